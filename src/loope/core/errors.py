@@ -1,0 +1,45 @@
+"""One family of errors: each message says what was expected, what came and what to do."""
+
+from collections.abc import Iterable
+from difflib import SequenceMatcher
+
+
+class LoopeError(ValueError):
+    """Raised for every mistake a user can make; the message says what would do instead."""
+
+
+def require(condition: bool, message: str) -> None:
+    """Raise `LoopeError(message)` unless `condition` holds."""
+    if not condition:
+        raise LoopeError(message)
+
+
+def nearest_first(name: str, names: Iterable[str]) -> list[str]:
+    """`names`, those most like `name` first."""
+    return sorted(names, key=lambda known: (-SequenceMatcher(None, name, known).ratio(), known))
+
+
+def unknown(what: str, name: object, names: Iterable[str]) -> LoopeError:
+    """The error for a name that does not exist, listing those that do, nearest first."""
+    return LoopeError(f"Unknown {what} {name!r}; use one of: {', '.join(nearest_first(str(name), names))}.")
+
+
+def one_of(what: str, value: object, choices: Iterable[str]) -> None:
+    """Raise `LoopeError` unless `value` is among `choices`."""
+    choices = list(choices)
+    if value not in choices:
+        raise unknown(what, value, choices)
+
+
+def require_multiple(name: str, value: int, factor: int, who: str) -> None:
+    """Raise `LoopeError` unless `factor` divides `value`; the message names the nearest values that would do.
+
+    Example:
+        >>> require_multiple("dim", 190, 4, "'sincos2d'")
+        Traceback (most recent call last):
+        loope.core.errors.LoopeError: `dim` must be divisible by 4 for 'sincos2d', got 190; use 188 or 192.
+    """
+    if value % factor:
+        below = value - value % factor
+        nearest = " or ".join(str(good) for good in (below, below + factor) if good > 0)
+        raise LoopeError(f"`{name}` must be divisible by {factor} for {who}, got {value}; use {nearest}.")

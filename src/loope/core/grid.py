@@ -1,0 +1,89 @@
+"""The grid of patches: its size, its cells' coordinates, and the image that fits it."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from loope.core.errors import LoopeError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+GridLike: TypeAlias = int | Sequence[int]
+
+
+class Grid(NamedTuple):
+    """`height` x `width` cells, row-major.
+
+    Example:
+        >>> grid = Grid(2, 3)
+        >>> grid.size, str(grid)
+        (6, '2x3')
+    """
+
+    height: int
+    width: int
+
+    @property
+    def size(self) -> int:
+        """The number of cells."""
+        return self.height * self.width
+
+    def __str__(self) -> str:
+        return f"{self.height}x{self.width}"
+
+    def coordinates(self, device: Any = None) -> tuple[Tensor, Tensor]:
+        """Row and column of every cell: two `(N,)` int64 tensors."""
+        import torch
+
+        rows = torch.arange(self.height, device=device)
+        columns = torch.arange(self.width, device=device)
+        return rows.repeat_interleave(self.width), columns.repeat(self.height)
+
+    def unit_coordinates(self) -> tuple[Tensor, Tensor]:
+        """Row and column of every cell, each axis from -1 to 1 (0 if it has one cell): two `(N,)` float64 tensors."""
+        rows, columns = self.coordinates()
+        return _to_unit(rows.double(), self.height), _to_unit(columns.double(), self.width)
+
+
+def _to_unit(positions: Tensor, count: int) -> Tensor:
+    return positions * (2 / (count - 1)) - 1 if count > 1 else positions * 0
+
+
+def as_grid(grid: GridLike, name: str = "grid") -> Grid:
+    """Read a side length or a (height, width) pair.
+
+    Example:
+        >>> as_grid(14), as_grid((7, 28))
+        (Grid(height=14, width=14), Grid(height=7, width=28))
+
+    Raises:
+        LoopeError: unless both sides are whole numbers from 1 up.
+    """
+    sides = grid if isinstance(grid, Sequence) else (grid, grid)
+    try:
+        height, width = (operator.index(side) for side in sides)
+    except (TypeError, ValueError):
+        raise LoopeError(
+            f"`{name}` must be a whole number or a (height, width) pair of them, got {grid!r}; use {name}=(14, 14)."
+        ) from None
+    if height < 1 or width < 1:
+        raise LoopeError(f"`{name}` must be at least 1x1, got {height}x{width}; use positive sizes.")
+    return Grid(height, width)
+
+
+def as_size(value: Any, name: str) -> int:
+    """Read a whole number from 1 up.
+
+    Raises:
+        LoopeError: for anything else.
+    """
+    try:
+        size = operator.index(value)
+    except TypeError:
+        size = 0
+    if size < 1 or isinstance(value, bool):
+        raise LoopeError(f"`{name}` must be a whole number from 1 up, got {value!r}.")
+    return size

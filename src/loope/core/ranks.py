@@ -1,0 +1,43 @@
+"""Average ranks and Spearman's rank correlation, batched over leading dimensions."""
+
+import torch
+from torch import Tensor
+
+
+def average_ranks(values: Tensor) -> Tensor:
+    """Ranks from 1 along the last dimension; equal values share the mean of their ranks.
+
+    Args:
+        values: `(..., n)`.
+
+    Returns:
+        `(..., n)` float64.
+
+    Example:
+        >>> average_ranks(torch.tensor([10, 30, 30, 20])).tolist()
+        [1.0, 3.5, 3.5, 2.0]
+    """
+    ordered, order = values.sort(dim=-1)
+    position = torch.arange(1, values.shape[-1] + 1, device=values.device).expand_as(ordered)
+    starts = torch.ones_like(ordered, dtype=torch.bool)
+    starts[..., 1:] = ordered[..., 1:] != ordered[..., :-1]
+    ends = torch.ones_like(starts)
+    ends[..., :-1] = starts[..., 1:]
+    # A run of equal values gets the mean of its first and last position.
+    first = torch.where(starts, position, 0).cummax(dim=-1).values
+    last = torch.where(ends, position, values.shape[-1] + 1).flip(-1).cummin(dim=-1).values.flip(-1)
+    return torch.empty_like(ordered, dtype=torch.float64).scatter_(-1, order, (first + last).double() / 2)
+
+
+def spearman(x: Tensor, y: Tensor) -> Tensor:
+    """Spearman's rank correlation along the last dimension, with average ranks.
+
+    Args:
+        x: `(..., n)`.
+        y: `(..., n)`.
+
+    Returns:
+        `(...)` float64; NaN where one side is constant.
+    """
+    a, b = (average_ranks(v) - (v.shape[-1] + 1) / 2 for v in (x, y))
+    return (a * b).sum(-1) / (a.square().sum(-1) * b.square().sum(-1)).sqrt()

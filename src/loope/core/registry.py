@@ -1,0 +1,91 @@
+"""Things by name: register with a decorator, list by pattern, create with checked options."""
+
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from fnmatch import fnmatchcase
+from typing import Any, Generic, TypeVar
+
+from loope.core.errors import LoopeError, require, unknown
+
+T = TypeVar("T", bound=Callable[..., Any])
+
+
+class Registry(Generic[T]):
+    """A table of makers (functions or classes) by name.
+
+    Example:
+        >>> shapes = Registry("shape")
+        >>> @shapes.register("square")
+        ... def square(side): return side * side
+        >>> shapes.names(), shapes["square"](3)
+        (['square'], 9)
+    """
+
+    def __init__(self, what: str):
+        self.what = what
+        self._makers: dict[str, T] = {}
+
+    def register(self, name: str, *, replace: bool = False) -> Callable[[T], T]:
+        """A decorator that files its function or class under `name`.
+
+        Raises:
+            LoopeError: if the name is taken and `replace` is not set.
+        """
+
+        def file(maker: T) -> T:
+            require(
+                replace or name not in self._makers,
+                f"The {self.what} {name!r} is registered already; choose another name or pass replace=True.",
+            )
+            self._makers[name] = maker
+            return maker
+
+        return file
+
+    def names(self, pattern: str = "*") -> list[str]:
+        """All names that match a shell-style `pattern`, in the order they were registered."""
+        return [name for name in self._makers if fnmatchcase(name, pattern)]
+
+    def __getitem__(self, name: str) -> T:
+        if name not in self._makers:
+            raise unknown(self.what, name, self._makers)
+        return self._makers[name]
+
+    def create(self, name: str, context: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
+        """Call the maker of `name`.
+
+        Args:
+            name: a registered name.
+            context: what the surroundings are (say, the model's width); a maker gets the part it asks for.
+            options: what the user chose; every option must be known to the maker.
+
+        Raises:
+            LoopeError: for an unknown name or option, or a part of the context that the maker needs and is missing.
+        """
+        maker = self[name]
+        parameters = inspect.signature(maker).parameters
+        _check_options(f"{self.what} {name!r}", options, [p for p in parameters if p not in context])
+        given = {key: value for key, value in context.items() if key in parameters and value is not None}
+        missing = [
+            p.name
+            for p in parameters.values()
+            if p.default is p.empty and p.name not in given and p.name not in options
+        ]
+        require(not missing, f"The {self.what} {name!r} needs {_listed(missing)}; pass {_assigned(missing)}.")
+        return maker(**given, **options)
+
+
+def _check_options(who: str, options: Mapping[str, Any], known: Collection[str]) -> None:
+    for option in options:
+        if option not in known:
+            if not known:
+                raise LoopeError(f"The {who} takes no options, got {option!r}; leave it out.")
+            raise unknown(f"option of the {who}:", option, known)
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join(f"`{name}`" for name in names)
+
+
+def _assigned(names: list[str]) -> str:
+    return ", ".join(f"{name}=..." for name in names)

@@ -1,0 +1,22 @@
+"""Positional encoders: what gives patch tokens their position."""
+
+from loope.encoders.base import PositionalEncoder, create_encoder, encoder_class, list_encoders, register_encoder
+
+from loope.encoders import learned, sinusoid, sincos2d, fourier, loope, peg, irpe, alibi2d, rotary  # isort: skip
+
+__all__ = [
+    "PositionalEncoder",
+    "alibi2d",
+    "create_encoder",
+    "encoder_class",
+    "fourier",
+    "irpe",
+    "learned",
+    "list_encoders",
+    "loope",
+    "peg",
+    "register_encoder",
+    "rotary",
+    "sincos2d",
+    "sinusoid",
+]

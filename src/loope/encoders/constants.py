@@ -1,0 +1,40 @@
+"""Tensors that depend on nothing but the grid: made once for each grid, device and dtype, then kept."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+from torch import Tensor
+
+from loope.core.grid import Grid
+
+
+class Constants:
+    """A cache that is no part of the state dict and is not copied along.
+
+    It is a class of its own because the exporters search a module's dictionaries for tensors they do not know.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, Grid, torch.device, torch.dtype], Tensor] = {}
+
+    def get(self, make: Callable[[Grid], Tensor], grid: Grid, device: torch.device, dtype: torch.dtype) -> Tensor:
+        """What `make` makes of the grid; floating results in `dtype`."""
+        key = (make.__name__, grid, device, dtype)
+        if key not in self._kept:
+            # A new thread has none of the caller's modes: autocast, inference mode, a tracer's fake tensors and a
+            # default device would all leak into a tensor that outlives this call.
+            with ThreadPoolExecutor(1) as pool:
+                self._kept[key] = pool.submit(_made, make, grid, device, dtype).result()
+        return self._kept[key]
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __reduce__(self) -> tuple[type["Constants"], tuple[()]]:
+        return Constants, ()  # a copy makes its own
+
+
+def _made(make: Callable[[Grid], Tensor], grid: Grid, device: torch.device, dtype: torch.dtype) -> Tensor:
+    made = make(grid)
+    return made.to(dtype if made.is_floating_point() else made.dtype).to(device)

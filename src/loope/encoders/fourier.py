@@ -1,0 +1,45 @@
+"""Learnable Fourier features (LFF)."""
+
+import torch
+from torch import Tensor, nn
+
+from loope.core.errors import require, require_multiple
+from loope.core.grid import Grid, GridLike, as_size
+from loope.encoders.base import PositionalEncoder, register_encoder
+
+
+@register_encoder("fourier")
+class LearnableFourier(PositionalEncoder):
+    """[cos(x Wr), sin(x Wr)] / sqrt(F) of the cell's coordinates, then Linear-GELU-Linear to the width.
+
+    Coordinates run from -1 to 1 on every grid, so a trained encoder is resampled by asking it in between.
+
+    Args:
+        dim: width D of the tokens.
+        grid: (height, width) of the grid.
+        features: number F of Fourier features, even; the width if not given.
+        hidden: width of the hidden layer.
+        gamma: Wr starts from a normal distribution with standard deviation 1 / gamma.
+    """
+
+    paper = "Li et al., 2021"
+
+    def __init__(self, dim: int, grid: GridLike, features: int | None = None, hidden: int = 32, gamma: float = 1.0):
+        super().__init__(dim, grid)
+        features = as_size(self.dim + self.dim % 2 if features is None else features, "features")
+        require_multiple("features", features, 2, repr(self.name))
+        require(gamma > 0, f"`gamma` must be positive, got {gamma}.")
+        self.projection = nn.Parameter(torch.randn(2, features // 2) / gamma)
+        self.mlp = nn.Sequential(nn.Linear(features, as_size(hidden, "hidden")), nn.GELU(), nn.Linear(hidden, self.dim))
+
+    def embed(self, images: Tensor | None, grid: Grid) -> Tensor:
+        """`(1, N, D)`; the image is not used."""
+        place = self.constant("_coordinates", grid)  # (N, 2)
+        # Two products and a sum instead of a matrix product, which autocast would round.
+        angle = place[:, :1] * self.projection[0] + place[:, 1:] * self.projection[1]
+        waves = torch.cat((angle.cos(), angle.sin()), dim=-1) / (2 * angle.shape[-1]) ** 0.5
+        embedded: Tensor = self.mlp(waves.to(self.dtype))[None]
+        return embedded
+
+    def _coordinates(self, grid: Grid) -> Tensor:
+        return torch.stack(grid.unit_coordinates(), dim=-1)

@@ -1,0 +1,91 @@
+"""Frequency sets: the vector W of the paper's Eq. `our`, one frequency for each channel."""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from loope.core.errors import LoopeError, require, unknown
+
+Frequencies: TypeAlias = str | Tensor
+LOWEST = 1e-4  # the paper's lambda
+
+
+def vaswani(dim: int) -> Tensor:
+    """`(dim,)`: 10000^(-2 floor(i/2) / dim), a sine and a cosine channel sharing each frequency."""
+    return 10000.0 ** (-2 * (torch.arange(dim, dtype=torch.float64) // 2) / dim)
+
+
+def original(dim: int) -> Tensor:
+    """`(dim,)`: 0.978^i, the paper's rounded form of Vaswani's series."""
+    return geometric(dim, 0.978)
+
+
+def arithmetic(dim: int) -> Tensor:
+    """`(dim,)`: evenly spaced from 1 down to 0.0001."""
+    return torch.linspace(1, LOWEST, dim, dtype=torch.float64)
+
+
+def geometric(dim: int, ratio: float = 0.9) -> Tensor:
+    """`(dim,)`: ratio^i."""
+    return ratio ** torch.arange(dim, dtype=torch.float64)
+
+
+def random(dim: int, seed: int = 0) -> Tensor:
+    """`(dim,)`: uniform between 0.0001 and 1, from the largest down; the same for the same seed."""
+    draws = torch.rand(dim, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    return (LOWEST + (1 - LOWEST) * draws).sort(descending=True).values
+
+
+# An option of the set may follow its name after a colon: "geometric:0.95", "random:7".
+SETS: dict[str, Callable[..., Tensor]] = {
+    "vaswani": vaswani,
+    "original": original,
+    "arithmetic": arithmetic,
+    "geometric": geometric,
+    "random": random,
+}
+_OPTION: dict[str, Callable[[str], float]] = {"geometric": float, "random": int}
+
+
+def frequency_set(frequencies: Frequencies, dim: int) -> Tensor:
+    """The `(dim,)` float64 frequencies of a set by name ("geometric:0.95" with an option), or of one's own tensor.
+
+    Raises:
+        LoopeError: for an unknown name, an option the set does not take, or a tensor of another shape or not finite.
+    """
+    if isinstance(frequencies, Tensor):
+        own = frequencies.detach().cpu().double()
+        require(
+            own.shape == (dim,),
+            f"`frequencies` must hold one value for each of the {dim} channels, got shape {tuple(own.shape)}; for "
+            "sin/cos pairs repeat each value: w.repeat_interleave(2).",
+        )
+        require(bool(own.isfinite().all()), "`frequencies` must be finite; remove NaN and infinite values.")
+        return own
+    name, _, option = str(frequencies).partition(":")
+    if name not in SETS:
+        raise unknown("frequency set", name, SETS)
+    if not option:
+        return SETS[name](dim)
+    try:
+        return SETS[name](dim, _OPTION[name](option))
+    except (KeyError, ValueError):
+        raise LoopeError(
+            f"The frequency set {name!r} cannot take the option {option!r}; use 'geometric:0.95' or 'random:7'."
+        ) from None
+
+
+def sinusoids(position: Tensor, frequencies: Tensor, phase: Tensor) -> Tensor:
+    """Eq. `our`: sin(W X + pi/2 delta).
+
+    Args:
+        position: `(..., N)` float, whole or fractional positions X.
+        frequencies: `(D,)` float, W.
+        phase: `(D,)` or `(N, D)` float, delta in units of a quarter turn.
+
+    Returns:
+        `(..., N, D)` float. A product and a sum, no matrix product: autocast leaves those in full precision.
+    """
+    return torch.addcmul(phase * (torch.pi / 2), position[..., None], frequencies).sin()

@@ -1,0 +1,107 @@
+"""The context-aware index generator of LOOPE (Supp. A.2, Table `xc-arch`)."""
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from loope.core.errors import LoopeError, one_of
+from loope.core.grid import Grid
+from loope.encoders.resample import resample
+
+INPUTS = ("rgb+xy", "rgb", "xy")
+MIXERS = ("linear", "conv", "none")
+ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU}
+WIDTHS = (32, 16, 8, 4, 1)
+
+
+class IndexGenerator(nn.Module):
+    """Image and coordinates to one offset in [-1, 1] for each patch.
+
+    A convolution of patch size and stride, four of 5x5, BatchNorm over the single channel, a layer that mixes the
+    patches, and 2 sigmoid - 1. At 14x14 patches of 16 pixels it has 96,535 parameters.
+    """
+
+    def __init__(
+        self, grid: Grid, patch_size: int, channels: int, inputs: str, mixer: str, activation: str, zero_init: bool
+    ):
+        super().__init__()
+        one_of("inputs", inputs, INPUTS)
+        one_of("mixer", mixer, MIXERS)
+        one_of("activation", activation, ACTIVATIONS)
+        self.grid = grid
+        self.channels = channels
+        self.reads_image = "rgb" in inputs
+        self.reads_coordinates = "xy" in inputs
+        seen = channels * self.reads_image + 2 * self.reads_coordinates
+        self.patches = nn.Conv2d(seen, WIDTHS[0], patch_size, stride=patch_size)
+        act = ACTIVATIONS[activation]
+        layers: list[nn.Module] = [act()]
+        for before, after in pairwise(WIDTHS):
+            layers += [nn.Conv2d(before, after, 5, padding=2), act()]
+        self.refine = nn.Sequential(*layers, nn.BatchNorm2d(1))
+        self.mixer = _mixer(mixer, grid)
+        if zero_init:
+            last = self.refine[-1] if mixer == "none" else self.mixer
+            for parameter in last.parameters():
+                nn.init.zeros_(parameter)
+
+    def forward(self, images: Tensor | None, coordinates: Tensor | None, grid: Grid) -> Tensor:
+        """X_C, `(B or 1, N)`.
+
+        Args:
+            images: `(B, C, H, W)` float, if the generator reads the image.
+            coordinates: `(1, 2, H, W)` float, if it reads coordinates.
+            grid: the grid of patches.
+        """
+        seen = self._see(images, coordinates)
+        if self.training and seen.shape[0] * grid.size == 1:
+            raise LoopeError(
+                "BatchNorm cannot train on one image of one patch; use a larger batch or grid, or encoder.eval()."
+            )
+        return 2 * torch.sigmoid(self._mix(self.refine(seen), grid)) - 1
+
+    def _see(self, images: Tensor | None, coordinates: Tensor | None) -> Tensor:
+        # The coordinates are the same for every image, so their half of the convolution runs once, not B times.
+        split = self.channels if self.reads_image else 0
+        kernel, stride = self.patches.weight, self.patches.stride
+        seen = torch.zeros((), device=kernel.device, dtype=kernel.dtype)
+        if images is not None and self.reads_image:
+            seen = F.conv2d(images, kernel[:, :split], stride=stride)
+        if coordinates is not None:
+            return seen + F.conv2d(coordinates, kernel[:, split:], self.patches.bias, stride=stride)
+        return seen + self.patches.bias[:, None, None]  # type: ignore[index]
+
+    def _mix(self, maps: Tensor, grid: Grid) -> Tensor:
+        """`(B, 1, h, w)` to `(B, N)`."""
+        if not isinstance(self.mixer, nn.Linear):
+            mixed: Tensor = self.mixer(maps).flatten(1)
+            return mixed
+        return F.linear(maps.flatten(1), *_resampled(self.mixer, self.grid, grid))
+
+    def resize(self, grid: Grid) -> None:
+        """Move to another grid in place; only the linear mixer is tied to it."""
+        if isinstance(self.mixer, nn.Linear):
+            linear = self.mixer
+            weight, bias = _resampled(linear, self.grid, grid)
+            linear.in_features = linear.out_features = grid.size
+            linear.weight = nn.Parameter(weight, linear.weight.requires_grad)
+            linear.bias = nn.Parameter(bias, linear.bias.requires_grad)
+        self.grid = grid
+
+
+def _mixer(name: str, grid: Grid) -> nn.Module:
+    if name == "linear":
+        return nn.Linear(grid.size, grid.size)
+    return nn.Conv2d(1, 1, 5, padding=2) if name == "conv" else nn.Identity()
+
+
+def _resampled(linear: nn.Linear, old: Grid, new: Grid) -> tuple[Tensor, Tensor]:
+    """Weight and bias of Linear(N, N) on another grid: each of its axes is a map of the grid."""
+    if old == new:
+        return linear.weight, linear.bias
+    outputs = resample(linear.weight, old, new)  # (M, N): what each new cell would read
+    both = resample(outputs.T, old, new).T  # (M, M)
+    # More inputs of the same size would add up to more: keep the sum.
+    return both * (old.size / new.size), resample(linear.bias[:, None], old, new)[:, 0]

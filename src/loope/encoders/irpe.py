@@ -1,0 +1,71 @@
+"""Image relative position encoding (iRPE): the product method, contextual on keys or as a plain bias."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from loope.core.errors import one_of, require_multiple
+from loope.core.grid import Grid, GridLike, as_grid, as_size
+from loope.encoders.base import PositionalEncoder, register_encoder
+
+ALPHA, BETA, GAMMA = 1.9, 3.8, 15.2
+SIDE = 2 * int(BETA) + 1  # buckets along one axis
+MODES = ("contextual", "bias")
+
+
+def piecewise_index(offset: Tensor) -> Tensor:
+    """Whole offsets to buckets -3..3: exact near the centre, logarithmic further out, constant beyond GAMMA."""
+    distance = offset.abs().double()
+    far = ALPHA + torch.log(distance.clamp(min=ALPHA) / ALPHA) / math.log(GAMMA / ALPHA) * (BETA - ALPHA)
+    bucket = torch.where(distance <= ALPHA, distance, far.round().clamp(max=int(BETA)))
+    return offset.sign() * bucket.long()
+
+
+@register_encoder("irpe")
+class ImageRelativePosition(PositionalEncoder):
+    """A learned bucket for each pair of row and column offsets, shared over heads, one table for each block.
+
+    Args:
+        dim: width D of the tokens.
+        grid: (height, width) of the grid.
+        heads: attention heads.
+        depth: blocks of the model.
+        mode: "contextual" adds q . table[bucket] / sqrt(d), which depends on the query; "bias" a number per bucket.
+    """
+
+    paper = "Wu et al., 2021"
+
+    def __init__(self, dim: int, grid: GridLike, heads: int, depth: int, mode: str = "contextual"):
+        super().__init__(dim, grid)
+        self.heads = as_size(heads, "heads")
+        require_multiple("dim", self.dim, self.heads, f"{self.name!r} with {self.heads} heads")
+        one_of("mode", mode, MODES)
+        self.mode = mode
+        width = self.dim // self.heads if mode == "contextual" else 1
+        self.tables = nn.Parameter(torch.zeros(as_size(depth, "depth"), SIDE * SIDE, width))
+
+    def bias(self, q: Tensor, grid: Grid, layer: int) -> Tensor:
+        """`(B, heads, N, N)` if contextual, else `(1, heads, N, N)`."""
+        buckets = self.constant("_buckets", grid)  # (N, N)
+        table = self.tables[layer].to(q.dtype)
+        if self.mode == "bias":
+            return table[:, 0][buckets].expand(1, self.heads, -1, -1)
+        scores = q @ table.T * q.shape[-1] ** -0.5  # (B, heads, N, buckets)
+        gathered: Tensor = scores.gather(-1, buckets.expand(*scores.shape[:2], -1, -1))
+        return gathered
+
+    def similarity(self, grid: GridLike | None = None) -> Tensor:
+        """`(N, N)`: the bias averaged over blocks; in contextual mode, that which a query of ones gets."""
+        place = self.grid if grid is None else as_grid(grid)
+        each = self.tables.sum(-1) * self.tables.shape[-1] ** -0.5  # (depth, buckets)
+        kernel: Tensor = each.mean(0)[self.constant("_buckets", place)]
+        return kernel
+
+    def _buckets(self, grid: Grid) -> Tensor:
+        row, column = (piecewise_index(axis[None, :] - axis[:, None]) for axis in grid.coordinates())
+        return (row + int(BETA)) * SIDE + column + int(BETA)
+
+    def extra_repr(self) -> str:
+        """Width, grid and mode, for `print(encoder)`."""
+        return f"{super().extra_repr()}, heads={self.heads}, mode={self.mode!r}"

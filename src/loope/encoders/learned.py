@@ -1,0 +1,49 @@
+"""No position at all, and a learned vector for each position."""
+
+import torch
+from torch import Tensor, nn
+
+from loope.core.grid import Grid, GridLike, as_grid
+from loope.encoders.base import PositionalEncoder, register_encoder
+from loope.encoders.resample import resample
+
+
+@register_encoder("none")
+class NoPosition(PositionalEncoder):
+    """Nothing: what a model knows without positions."""
+
+    paper = "baseline"
+
+    def embed(self, images: Tensor | None, grid: Grid) -> Tensor:
+        """`(1, N, D)` zeros."""
+        return self._anchor.new_zeros(1, grid.size, self.dim)
+
+    def similarity(self, grid: GridLike | None = None) -> Tensor:
+        """`(N, N)` ones: all positions are alike."""
+        size = (self.grid if grid is None else as_grid(grid)).size
+        return self._anchor.new_ones(size, size)
+
+
+@register_encoder("learned")
+class Learned(PositionalEncoder):
+    """A trained vector for each position; other grids get it resampled.
+
+    Args:
+        dim: width D of the tokens.
+        grid: (height, width) of the table.
+        std: standard deviation of the initial values.
+    """
+
+    paper = "Dosovitskiy et al., 2021"
+
+    def __init__(self, dim: int, grid: GridLike, std: float = 0.02):
+        super().__init__(dim, grid)
+        self.table = nn.Parameter(torch.empty(1, self.grid.size, self.dim))
+        nn.init.trunc_normal_(self.table, std=std)
+
+    def embed(self, images: Tensor | None, grid: Grid) -> Tensor:
+        """`(1, N, D)`: the table, resampled if the grid is another."""
+        return resample(self.table, self.grid, grid)
+
+    def _resample(self, grid: Grid) -> None:
+        self.table = nn.Parameter(resample(self.table, self.grid, grid), self.table.requires_grad)

@@ -1,0 +1,120 @@
+"""LOOPE: a static patch order plus a fractional offset read from the image, then sinusoids (Eq. `our`)."""
+
+import torch
+from torch import Tensor
+
+from loope.core.errors import LoopeError
+from loope.core.grid import Grid, GridLike, as_grid, as_size
+from loope.encoders.base import register_encoder
+from loope.encoders.frequencies import Frequencies, sinusoids
+from loope.encoders.generator import IndexGenerator
+from loope.encoders.sinusoid import Sinusoid
+from loope.orders import Order
+
+
+@register_encoder("loope")
+class Loope(Sinusoid):
+    """sin(W (X_G + X_C) + pi/2 delta): the order X_G is refined by offsets X_C in [-1, 1] that a small CNN reads.
+
+    Args:
+        dim: width D of the tokens, even.
+        grid: (height, width) of the grid.
+        patch_size: side of a patch in pixels.
+        channels: channels of the image.
+        order: the static order X_G, as for `Sinusoid`.
+        frequencies: as for `Sinusoid`.
+        phase: as for `Sinusoid`.
+        inputs: what the generator sees: "rgb+xy", "rgb" or "xy".
+        mixer: its last layer: "linear" as in the paper (tied to the grid), "conv" (free of it) or "none".
+        activation: "relu" as in the paper, or "gelu", whose one-channel map cannot die.
+        zero_init: start from X_C = 0, that is, from the static order.
+
+    Example:
+        >>> encoder = Loope(dim=8, grid=(2, 3), patch_size=4)
+        >>> images = torch.rand(5, 3, 8, 12)
+        >>> encoder(images).shape, encoder.offsets(images).shape
+        (torch.Size([5, 6, 8]), torch.Size([5, 6]))
+    """
+
+    paper = "LOOPE, 2026"
+
+    def __init__(
+        self,
+        dim: int,
+        grid: GridLike,
+        patch_size: int,
+        channels: int = 3,
+        order: str | Order = "gilbert",
+        frequencies: Frequencies = "vaswani",
+        phase: str = "channel",
+        inputs: str = "rgb+xy",
+        mixer: str = "linear",
+        activation: str = "relu",
+        zero_init: bool = False,
+    ):
+        super().__init__(dim, grid, order, frequencies, phase)
+        self.patch_size = as_size(patch_size, "patch_size")
+        self.generator = IndexGenerator(
+            self.grid, self.patch_size, as_size(channels, "channels"), inputs, mixer, activation, zero_init
+        )
+
+    def embed(self, images: Tensor | None, grid: Grid) -> Tensor:
+        """`(B, N, D)`, or `(1, N, D)` if the generator sees coordinates only."""
+        frequencies, phase = self.constant("_frequencies", grid), self.constant("_phase", grid)
+        return sinusoids(self.refined_index(images, grid), frequencies, phase).to(self.dtype)
+
+    def offsets(self, images: Tensor | None, grid: GridLike | None = None) -> Tensor:
+        """X_C: `(B, N)` in [-1, 1], how far each patch moves along the curve."""
+        place = self.grid if grid is None else as_grid(grid)
+        if self.generator.reads_image:
+            self._check(images, place)
+            images = images.to(self.dtype)  # type: ignore[union-attr]
+        pixels = self.constant("_pixel_coordinates", place).to(self.dtype) if self.generator.reads_coordinates else None
+        made: Tensor = self.generator(images, pixels, place)
+        return made
+
+    def refined_index(self, images: Tensor | None, grid: GridLike | None = None) -> Tensor:
+        """X_G + X_C: `(B, N)` in at least float32, the fractional position of each patch on the curve."""
+        place = self.grid if grid is None else as_grid(grid)
+        index = self.constant("_index", place)
+        return index + self.offsets(images, place).to(index.dtype)
+
+    def similarity(self, grid: GridLike | None = None) -> Tensor:
+        """`(N, N)`: the cosine of the static order's vectors (X_C = 0); for an image, compare what it is given."""
+        static = Sinusoid(self.dim, self.grid if grid is None else grid, self.order, self.frequencies, self.phase)
+        return static.to(self._anchor).similarity()
+
+    def _resample(self, grid: Grid) -> None:
+        self.generator.resize(grid)
+
+    def _frequencies(self, grid: Grid) -> Tensor:
+        return self.frequencies
+
+    def _pixel_coordinates(self, grid: Grid) -> Tensor:
+        """`(1, 2, H, W)`: column x and row y of each pixel, from -1 to 1."""
+        image = Grid(grid.height * self.patch_size, grid.width * self.patch_size)
+        row, column = image.unit_coordinates()
+        return torch.stack((column, row)).view(1, 2, *image)
+
+    def _check(self, images: Tensor | None, grid: Grid) -> None:
+        """Looks at shape and dtype only: values would force a device to wait."""
+        if images is None:
+            raise LoopeError("'loope' reads the image: call encoder(images), or create it with inputs='xy'.")
+        side, channels = self.patch_size, self.generator.channels
+        if images.dim() != 4 or images.shape[1] != channels:
+            raise LoopeError(f"Expected images of shape (B, {channels}, H, W), got {tuple(images.shape)}.")
+        if not images.is_floating_point():
+            raise LoopeError(f"Expected floating point images, got {images.dtype}; use images.float() / 255.")
+        height, width = images.shape[-2:]
+        if (height, width) != (grid.height * side, grid.width * side):
+            raise LoopeError(
+                f"Expected images of {grid.height * side}x{grid.width * side} pixels for {grid} patches of {side}, "
+                f"got {height}x{width}; {_remedy(height, width, side)}."
+            )
+
+
+def _remedy(height: int, width: int, side: int) -> str:
+    if height % side or width % side:
+        nearest = (max(side, round(length / side) * side) for length in (height, width))
+        return "resize them to {}x{}, multiples of the patch size".format(*nearest)
+    return f"call resize(({height // side}, {width // side})), or pass that as grid= for one call"

@@ -1,0 +1,42 @@
+"""Conditional positions (CPE): a convolution that reads position off its zero padding."""
+
+import torch
+from torch import Tensor, nn
+
+from loope.core.errors import require
+from loope.core.grid import Grid, GridLike, as_grid
+from loope.encoders.base import PositionalEncoder, register_encoder
+
+
+@register_encoder("peg")
+class PositionalEncodingGenerator(PositionalEncoder):
+    """A residual depthwise 3x3 convolution with zero padding on the token map, after one block.
+
+    Args:
+        dim: width D of the tokens.
+        grid: (height, width) of the grid.
+        after: the block after which it acts; the first, as in the paper, is 0.
+    """
+
+    paper = "Chu et al., 2021"
+
+    def __init__(self, dim: int, grid: GridLike, after: int = 0):
+        super().__init__(dim, grid)
+        require(after >= 0, f"`after` must be the number of a block, from 0, got {after}.")
+        self.after = after
+        self.convolution = nn.Conv2d(self.dim, self.dim, 3, padding=1, groups=self.dim)
+
+    def mix(self, tokens: Tensor, grid: Grid, layer: int) -> Tensor:
+        """`(B, N, D)`: after block `after` the tokens plus their convolution, unchanged elsewhere."""
+        if layer != self.after:
+            return tokens
+        maps = tokens.transpose(1, 2).reshape(-1, self.dim, *grid)
+        mixed: Tensor = self.convolution(maps).flatten(2).transpose(1, 2)
+        return tokens + mixed
+
+    def similarity(self, grid: GridLike | None = None) -> Tensor:
+        """`(N, N)`: the cosine of what equal tokens (all ones) become; only the padding tells them apart."""
+        place = self.grid if grid is None else as_grid(grid)
+        tokens = torch.ones(1, place.size, self.dim, device=self._anchor.device, dtype=self.dtype)
+        vectors = nn.functional.normalize(self.mix(tokens, place, self.after)[0].float(), dim=-1)
+        return vectors @ vectors.T

@@ -1,0 +1,149 @@
+"""Rotary positions in 2D: queries and keys are turned by angles that grow with row and column.
+
+All on real numbers: channel pairs (0, 1), (2, 3), ... are turned as points in a plane.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from loope.core.errors import require, require_multiple
+from loope.core.grid import Grid, GridLike, as_grid, as_size
+from loope.encoders.base import PositionalEncoder, register_encoder
+
+
+def turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Turn the channel pairs of `x` `(..., N, d)` by angles whose cosines and sines are `(..., N, d/2)`."""
+    even, odd = x.view(*x.shape[:-1], -1, 2).unbind(-1)
+    return torch.stack((even * cos - odd * sin, odd * cos + even * sin), dim=-1).flatten(-2)
+
+
+class Rotary(PositionalEncoder):
+    """What the rotary encoders share: `angles` says how far each channel pair of each head is turned."""
+
+    def __init__(self, dim: int, grid: GridLike, heads: int):
+        super().__init__(dim, grid)
+        self.heads = as_size(heads, "heads")
+        require_multiple("dim", self.dim, 4 * self.heads, f"{self.name!r} with {self.heads} heads")
+        self.pairs = self.dim // self.heads // 2
+
+    def angles(self, grid: Grid, layer: int) -> Tensor:
+        """`(heads or 1, N, d/2)` in at least float32."""
+        return self.constant("_angles", grid)
+
+    def rotate(self, q: Tensor, k: Tensor, grid: Grid, layer: int) -> tuple[Tensor, Tensor]:
+        """Queries and keys turned by their positions, so that scores depend on offsets."""
+        angles = self.angles(grid, layer)
+        cos, sin = angles.cos().to(q.dtype), angles.sin().to(q.dtype)
+        return turn(q, cos, sin), turn(k, cos, sin)
+
+    def similarity(self, grid: GridLike | None = None) -> Tensor:
+        """`(N, N)`: the mean cosine of the angle between two positions, over heads and frequencies of all blocks.
+
+        It is what two equal vectors with equally long channel pairs would score.
+        """
+        place = self.grid if grid is None else as_grid(grid)
+        total = torch.stack([self._kernel(self.angles(place, layer)) for layer in range(self._layers())])
+        return total.mean(0)
+
+    def _layers(self) -> int:
+        return 1
+
+    @staticmethod
+    def _kernel(angles: Tensor) -> Tensor:
+        # cos(a - b) = cos a cos b + sin a sin b, summed as a product of matrices.
+        waves = torch.cat((angles.cos(), angles.sin()), dim=-1).transpose(0, 1).flatten(1)
+        return waves @ waves.T / angles[:, 0].numel()
+
+    def _axial(self, row: Tensor, column: Tensor, temperature: float) -> Tensor:
+        """`(1, N, d/2)`: the first half of the pairs turns with the row, the second with the column."""
+        count = self.pairs // 2
+        bands = temperature ** (-torch.arange(count, dtype=torch.float64) / count)
+        return torch.cat((row.double()[:, None] * bands, column.double()[:, None] * bands), dim=-1)[None]
+
+    def extra_repr(self) -> str:
+        """Width, grid and heads, for `print(encoder)`."""
+        return f"{super().extra_repr()}, heads={self.heads}"
+
+
+@register_encoder("rope_axial")
+class RopeAxial(Rotary):
+    """Half of the channel pairs turn with the row, half with the column.
+
+    Args:
+        dim: width D of the tokens; each head's part a multiple of 4.
+        grid: (height, width) of the grid.
+        heads: attention heads.
+        temperature: the slowest pair turns about 1 / temperature a cell.
+    """
+
+    paper = "Heo et al., 2024"
+
+    def __init__(self, dim: int, grid: GridLike, heads: int, temperature: float = 100.0):
+        super().__init__(dim, grid, heads)
+        require(temperature > 0, f"`temperature` must be positive, got {temperature}.")
+        self.temperature = temperature
+
+    def _angles(self, grid: Grid) -> Tensor:
+        return self._axial(*grid.coordinates(), self.temperature)
+
+
+@register_encoder("rope_mixed")
+class RopeMixed(Rotary):
+    """Each channel pair turns with a learned mixture of row and column, for each block and head.
+
+    Args:
+        dim: width D of the tokens; each head's part a multiple of 4.
+        grid: (height, width) of the grid.
+        heads: attention heads.
+        depth: blocks of the model.
+        temperature: as for `RopeAxial`, at the start.
+    """
+
+    paper = "Heo et al., 2024"
+
+    def __init__(self, dim: int, grid: GridLike, heads: int, depth: int, temperature: float = 10.0):
+        super().__init__(dim, grid, heads)
+        require(temperature > 0, f"`temperature` must be positive, got {temperature}.")
+        count = self.pairs // 2
+        bands = temperature ** (-torch.arange(count) / count)
+        # Each head starts as axial rotary in a frame turned by a random angle.
+        frame = torch.rand(as_size(depth, "depth"), self.heads, 1) * 2 * torch.pi
+        direction = torch.cat((frame.expand(-1, -1, count), frame.expand(-1, -1, count) + torch.pi / 2), dim=-1)
+        self.frequencies = nn.Parameter(torch.stack((direction.cos(), direction.sin())) * bands.repeat(2))
+
+    def angles(self, grid: Grid, layer: int) -> Tensor:
+        """`(heads, N, d/2)`: row and column times their learned frequencies."""
+        row, column = self.constant("_coordinates", grid).unbind(0)  # (N, 1) each
+        frequencies = self.frequencies[:, layer, :, None].to(row.dtype)  # (2, heads, 1, d/2)
+        return row * frequencies[0] + column * frequencies[1]
+
+    def _layers(self) -> int:
+        return self.frequencies.shape[1]
+
+    def _coordinates(self, grid: Grid) -> Tensor:
+        return torch.stack(grid.coordinates()).double()[..., None]
+
+
+@register_encoder("as2drope")
+class ScaledRope(Rotary):
+    """Axial rotary with coordinates scaled to a base grid, so that other resolutions stay in the trained range.
+
+    Args:
+        dim: width D of the tokens; each head's part a multiple of 4.
+        grid: (height, width) of the grid.
+        heads: attention heads.
+        base: side of the grid to which height and width are scaled, each on its own.
+        temperature: as for `RopeAxial`.
+    """
+
+    paper = "Chu et al., 2024 (VisionLLaMA)"
+
+    def __init__(self, dim: int, grid: GridLike, heads: int, base: int = 14, temperature: float = 100.0):
+        super().__init__(dim, grid, heads)
+        require(temperature > 0, f"`temperature` must be positive, got {temperature}.")
+        self.base = as_size(base, "base")
+        self.temperature = temperature
+
+    def _angles(self, grid: Grid) -> Tensor:
+        row, column = (axis * (self.base / side) for axis, side in zip(grid.coordinates(), grid, strict=True))
+        return self._axial(row, column, self.temperature)

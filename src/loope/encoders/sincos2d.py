@@ -1,0 +1,63 @@
+"""2D sinusoids: row and column side by side, or, as the paper's baseline has it, added."""
+
+import torch
+from torch import Tensor
+
+from loope.core.errors import require_multiple
+from loope.core.grid import Grid, GridLike
+from loope.encoders.base import PositionalEncoder, register_encoder
+from loope.encoders.frequencies import sinusoids, vaswani
+
+
+def _axis(position: Tensor, dim: int) -> Tensor:
+    """`(N, dim)`: sinusoids of one axis, sine on even and cosine on odd channels."""
+    return sinusoids(position, vaswani(dim), torch.arange(dim).double() % 2)
+
+
+@register_encoder("sincos2d")
+class SinCos2d(PositionalEncoder):
+    """Half of the width encodes the row, half the column.
+
+    Args:
+        dim: width D of the tokens, a multiple of 4.
+        grid: (height, width) of the grid.
+    """
+
+    paper = "Chen et al., 2021"
+
+    def __init__(self, dim: int, grid: GridLike):
+        super().__init__(dim, grid)
+        require_multiple("dim", self.dim, 4, repr(self.name))
+
+    def embed(self, images: Tensor | None, grid: Grid) -> Tensor:
+        """`(1, N, D)`; the image is not used."""
+        return self.constant("_table", grid).to(self.dtype)
+
+    def _table(self, grid: Grid) -> Tensor:
+        return torch.cat([_axis(axis.double(), self.dim // 2) for axis in grid.coordinates()], dim=-1)[None]
+
+
+@register_encoder("sincos2d_sum")
+class SinCos2dSum(PositionalEncoder):
+    """Sinusoids of row and column added, coordinates from -1 to 1: the paper's 2D baseline.
+
+    A sum cannot tell (a, b) from (b, a): cells mirrored at the diagonal of a square grid get the same vector.
+
+    Args:
+        dim: width D of the tokens, even.
+        grid: (height, width) of the grid.
+    """
+
+    paper = "LOOPE, 2026 (baseline)"
+
+    def __init__(self, dim: int, grid: GridLike):
+        super().__init__(dim, grid)
+        require_multiple("dim", self.dim, 2, repr(self.name))
+
+    def embed(self, images: Tensor | None, grid: Grid) -> Tensor:
+        """`(1, N, D)`; the image is not used."""
+        return self.constant("_table", grid).to(self.dtype)
+
+    def _table(self, grid: Grid) -> Tensor:
+        row, column = grid.unit_coordinates()
+        return (_axis(row, self.dim) + _axis(column, self.dim))[None]

@@ -1,0 +1,96 @@
+"""What a patch order is: a bijection from the cells of a grid to positions on a curve."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from loope.core.errors import LoopeError
+from loope.core.grid import Grid, as_grid
+from loope.core.registry import Registry
+from loope.orders.locality import Locality, locality
+
+# A curve maps a grid to the `(h, w)` int64 position of each cell.
+Curve = Callable[[Grid], Tensor]
+_CURVES: Registry[Curve] = Registry("order")
+register_order = _CURVES.register
+list_orders = _CURVES.names
+
+
+@dataclass(frozen=True, eq=False)
+class Order:
+    """A bijection from the cells of a grid to 0..N-1.
+
+    Attributes:
+        index: `(h, w)` int64, the position of each cell on the curve.
+        name: what the order is called.
+
+    Example:
+        >>> order = create_order("snake", 2, 3)
+        >>> order.index.tolist()
+        [[0, 1, 2], [5, 4, 3]]
+        >>> order.path[3].tolist()
+        [1, 2]
+
+    Raises:
+        LoopeError: if `index` does not hold each of 0..N-1 exactly once.
+    """
+
+    index: Tensor
+    name: str = "custom"
+
+    def __post_init__(self) -> None:
+        index = self.index
+        if not isinstance(index, Tensor) or index.dim() != 2 or index.numel() == 0 or index.dtype != torch.int64:
+            came = f"{index.dtype} {tuple(index.shape)}" if isinstance(index, Tensor) else type(index).__name__
+            raise LoopeError(f"`index` of an order must be an (h, w) int64 tensor with at least one cell, got {came}.")
+        if index.min() < 0 or index.max() >= index.numel() or not bool((index.flatten().bincount() == 1).all()):
+            raise LoopeError(f"`index` of an order must hold each of 0..{index.numel() - 1} exactly once.")
+
+    @property
+    def grid(self) -> Grid:
+        """The grid that is ordered."""
+        return Grid(*self.index.shape)
+
+    @cached_property
+    def path(self) -> Tensor:
+        """`(N, 2)` int64: row and column of each position; the inverse of `index`."""
+        cells = inverse(self.index.flatten())
+        return torch.stack((cells // self.grid.width, cells % self.grid.width), dim=1)
+
+    def reverse(self) -> Order:
+        """The same curve walked from its end."""
+        return Order(self.index.numel() - 1 - self.index, f"{self.name} reversed")
+
+    def transpose(self) -> Order:
+        """The curve mirrored at the main diagonal: an `h x w` order becomes a `w x h` one."""
+        return Order(self.index.T.contiguous(), f"{self.name} transposed")
+
+    def locality(self) -> Locality:
+        """How well neighbours stay neighbours; see `Locality` for the scores."""
+        return locality(self.index)
+
+    def __repr__(self) -> str:
+        return f"Order({self.name!r}, {self.grid})"
+
+
+def inverse(permutation: Tensor) -> Tensor:
+    """The inverse of a `(N,)` permutation, without sorting."""
+    return torch.empty_like(permutation).scatter_(0, permutation, torch.arange(len(permutation)).to(permutation))
+
+
+def create_order(name: str, height: int, width: int) -> Order:
+    """The order `name` on a grid of `height` x `width` cells.
+
+    Example:
+        >>> create_order("gilbert", 2, 2).index.tolist()
+        [[0, 3], [1, 2]]
+
+    Raises:
+        LoopeError: for an unknown name (the message lists the known ones) or sizes below 1.
+    """
+    return Order(_CURVES[name](as_grid((height, width))), name)
