@@ -18,12 +18,13 @@ _HOME = {
     "create_encoder": "loope.encoders",
     "list_encoders": "loope.encoders",
     "register_encoder": "loope.encoders",
-    "plots": "loope.reports",
+    "plots": "loope.reports.plots",
 }
 
 __all__ = [*_HOME, "__version__"]
 
 if TYPE_CHECKING:
+    import loope.reports.plots as plots  # noqa: F401
     from loope.core.errors import LoopeError as LoopeError
     from loope.encoders import PositionalEncoder as PositionalEncoder
     from loope.encoders import create_encoder as create_encoder
@@ -33,14 +34,13 @@ if TYPE_CHECKING:
     from loope.orders import create_order as create_order
     from loope.orders import list_orders as list_orders
     from loope.orders import register_order as register_order
-    from loope.reports import plots as plots
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'loope' has no attribute {name!r}")
     home = _HOME[name]
-    value = import_module(f"{home}.plots") if name == "plots" else getattr(import_module(home), name)
+    value = import_module(home) if home.endswith(f".{name}") else getattr(import_module(home), name)
     globals()[name] = value
     return value
 

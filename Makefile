@@ -1,0 +1,43 @@
+# Every target sets up what it needs in .venv; the first one takes a few minutes, later ones start at once.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format bench docs clean
+
+help:  ## show this
+	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "loope needs Python 3.10 or newer; set PYTHON=..."; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@echo "Installing into .venv (torch is large: this takes a few minutes, once) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --progress-bar off -e '.[dev]'
+	@touch $@
+
+demo: $(READY)  ## compare orders and encoders, train LOOPE's offsets, write a report (about a minute)
+	@$(BIN)/loope demo
+
+# One thread a worker: the workers already fill the cores.
+test: $(READY)  ## run the tests on all cores
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal -q
+
+check: $(READY)  ## format, lint, types, import rules
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+
+format: $(READY)  ## let ruff put the code in order
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: $(READY)  ## measure every claim of speed, as a ratio in one run
+	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+docs: $(READY)  ## draw the pictures and tables of README and docs anew
+	@$(BIN)/python docs/build.py
+
+clean:  ## remove the environment and everything made
+	rm -rf .venv out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,67 @@
+"""Draws the pictures and writes the tables of README.md and docs/; `make docs` runs it, a test finds stale tables."""
+
+import re
+from pathlib import Path
+
+import torch
+
+from loope.core.files import write_atomic
+from loope.core.grid import Grid
+from loope.encoders import create_encoder
+from loope.encoders.describe import describe
+from loope.orders import create_order, list_orders
+from loope.reports import plots
+
+ROOT = Path(__file__).parent.parent
+GRID = Grid(14, 14)
+SHOWN = ("sinusoid", "gilbert", "sincos2d", "fourier", "alibi2d", "rope_mixed")
+
+
+def orders_table() -> str:
+    """Locality of every order on three grids."""
+    grids = (GRID, Grid(7, 28), Grid(16, 16))
+    lines = [
+        "| order | " + " | ".join(f"{grid}: distance | kept | correlation" for grid in grids) + " |",
+        "|---" * (1 + 3 * len(grids)) + "|",
+    ]
+    for name in list_orders():
+        scores = [create_order(name, *grid).locality() for grid in grids]
+        cells = [f"{s.neighbour_distance:.2f} | {s.kept:.0%} | {s.rank_correlation:.3f}" for s in scores]
+        lines.append(f"| `{name}` | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def encoders_table() -> str:
+    """The encoders of the README."""
+    lines = ["| name | acts as | what it does | parameters | paper |", "|---|---|---|---:|---|"]
+    for row in describe(GRID):
+        lines.append(f"| `{row.name}` | {row.kind} | {row.summary} | {row.parameters:,} | {row.paper} |")
+    return "\n".join(lines)
+
+
+TABLES = {("docs/orders.md", "orders"): orders_table, ("README.md", "encoders"): encoders_table}
+
+
+def with_table(page: str, mark: str, table: str) -> str:
+    """`page` with what stands between the marks replaced."""
+    return re.sub(
+        rf"(<!-- {mark} -->\n).*?(<!-- /{mark} -->)", lambda m: f"{m[1]}{table}\n{m[2]}", page, flags=re.DOTALL
+    )
+
+
+def main() -> None:
+    """Write everything."""
+    torch.manual_seed(0)
+    for (page, mark), table in TABLES.items():
+        write_atomic(ROOT / page, with_table((ROOT / page).read_text(), mark, table()))
+    images = ROOT / "docs" / "images"
+    write_atomic(images / "orders.png", plots.png(plots.orders([create_order(name, *GRID) for name in list_orders()])))
+    for name in list_orders():
+        order = create_order(name, *GRID)
+        write_atomic(images / f"order-{name}.png", plots.png(plots.orders([order], scores=False), dpi=110))
+    maps = {name: create_encoder(name, 768, GRID, heads=12, depth=12).similarity() for name in SHOWN}
+    write_atomic(images / "similarity.png", plots.png(plots.similarity(maps, GRID, (4, 9), columns=6)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""`loope encoders`: what encoders there are."""
+
+import json
+from typing import Annotated
+
+import typer
+
+
+def encoders(
+    pattern: Annotated[str, typer.Argument(help="Names to show, with * as in the shell.")] = "*",
+    grid: Annotated[str, typer.Option(help="HEIGHTxWIDTH of the grid that parameters are counted for.")] = "14x14",
+    dim: Annotated[int, typer.Option(help="Width of the tokens.")] = 768,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+) -> None:
+    """List the encoders: where each acts, its parameters in a ViT-Base, its paper and its options.
+
+    Examples:
+        loope encoders
+
+        loope encoders 'rope*' --json
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    from loope.cli.options import read_grid
+    from loope.encoders.describe import describe
+
+    rows = describe(read_grid(grid), dim, pattern)
+    if as_json:
+        typer.echo(json.dumps([row._asdict() for row in rows], indent=2))
+        return
+    table = Table("encoder", "kind", "parameters", "paper", "options", title=f"Encoders at {grid}, width {dim}")
+    for row in rows:
+        table.add_row(row.name, row.kind, f"{row.parameters:,}", row.paper, ", ".join(row.options))
+    Console().print(table)

@@ -1,0 +1,18 @@
+"""Readers for values that several commands take."""
+
+import re
+
+from loope.core.errors import require
+from loope.core.grid import Grid, as_grid
+
+
+def read_grid(text: str) -> Grid:
+    """A grid written as `14x14` or `14`.
+
+    Raises:
+        LoopeError: if it is written otherwise.
+    """
+    match = re.fullmatch(r"(\d+)(?:x(\d+))?", text)
+    require(match is not None, f"A grid is written as HEIGHTxWIDTH, got {text!r}; for example 14x14 or 7x28.")
+    assert match is not None  # noqa: S101  (for the type checker; `require` has seen to it)
+    return as_grid((int(match[1]), int(match[2] or match[1])))

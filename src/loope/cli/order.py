@@ -1,0 +1,45 @@
+"""`loope order`: patch orders, their locality and their drawing."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def order(
+    names: Annotated[list[str] | None, typer.Argument(help="Orders to compare; all of them if none is named.")] = None,
+    grid: Annotated[str, typer.Option(help="HEIGHTxWIDTH of the grid.")] = "14x14",
+    draw: Annotated[Path | None, typer.Option(help="Draw the curves into this PNG file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+) -> None:
+    """Compare patch orders by how well they keep neighbours together.
+
+    Examples:
+        loope order gilbert raster --grid 7x28
+
+        loope order --draw orders.png
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    from loope.cli.options import read_grid
+    from loope.core.files import write_atomic
+    from loope.orders import create_order, list_orders
+
+    size = read_grid(grid)
+    chosen = [create_order(name, *size) for name in names or list_orders()]
+    scores = {made.name: made.locality() for made in chosen}
+    if draw is not None:
+        from loope.reports import plots
+
+        write_atomic(draw, plots.png(plots.orders(chosen)))
+    if as_json:
+        # JSON has no NaN: a score that a grid is too small for is null.
+        rows = {name: {k: v if v == v else None for k, v in s._asdict().items()} for name, s in scores.items()}
+        typer.echo(json.dumps({"grid": list(size), "orders": rows}, indent=2))
+        return
+    table = Table("order", "neighbour distance", "kept", "rank correlation", title=f"Patch orders on {size}")
+    for name, score in scores.items():
+        table.add_row(name, f"{score.neighbour_distance:.3f}", f"{score.kept:.1%}", f"{score.rank_correlation:.3f}")
+    Console().print(table)
