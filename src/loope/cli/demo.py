@@ -160,7 +160,7 @@ def draw_images(count: int, generator: object) -> Tensor:
         y, x, radius = (torch.rand(count, 3, **rand) * torch.tensor([1, 1, 0.25]) + torch.tensor([0, 0, 0.1])).T  # type: ignore[call-overload]
         inside = (axis[:, None] - y[:, None, None]) ** 2 + (axis - x[:, None, None]) ** 2 < radius[:, None, None] ** 2
         images = torch.where(inside[:, None], torch.rand(count, 3, 1, 1, **rand), images)  # type: ignore[call-overload]
-    return images
+    return images  # type: ignore[no-any-return]
 
 
 def _print_table(console: Console, title: str, head: list[str], rows: list[list[str]]) -> None:

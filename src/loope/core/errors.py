@@ -15,8 +15,12 @@ def require(condition: bool, message: str) -> None:
 
 
 def nearest_first(name: str, names: Iterable[str]) -> list[str]:
-    """`names`, those most like `name` first."""
-    return sorted(names, key=lambda known: (-SequenceMatcher(None, name, known).ratio(), known))
+    """`names`, those most like `name` first: those that start with it, those that contain it, the rest by letters."""
+
+    def distance(known: str) -> tuple[bool, bool, float, str]:
+        return not known.startswith(name), name not in known, -SequenceMatcher(None, name, known).ratio(), known
+
+    return sorted(names, key=distance)
 
 
 def unknown(what: str, name: object, names: Iterable[str]) -> LoopeError:

@@ -46,7 +46,7 @@ def similarity(maps: Mapping[str, Tensor], grid: Grid, centre: tuple[int, int], 
     figure, axes = _panels(len(maps), columns)
     row, column = centre
     for ax, (name, matrix) in zip(axes, maps.items(), strict=True):
-        ax.imshow(matrix[row * grid.width + column].detach().view(grid).float(), cmap="magma")
+        ax.imshow(matrix[row * grid.width + column].detach().view(grid).float().numpy(), cmap="magma")
         ax.plot(column, row, marker="o", markersize=4, markerfacecolor="none", markeredgecolor="cyan")
         ax.set_title(name, fontsize=10)
     return figure
@@ -62,13 +62,13 @@ def offsets(image: Tensor, order: Order, moved: Tensor) -> Figure:
     """
     figure, axes = _panels(3, 3, side=3.2)
     extent = (-0.5, order.grid.width - 0.5, order.grid.height - 0.5, -0.5)
-    axes[0].imshow(image.permute(1, 2, 0), extent=extent)
+    axes[0].imshow(image.permute(1, 2, 0).numpy(), extent=extent)
     axes[0].set_title("image and static order", fontsize=10)
     draw_curve(axes[0], order.path.double(), order.grid)
-    axes[1].imshow(image.permute(1, 2, 0), extent=extent, alpha=0.35)
+    axes[1].imshow(image.permute(1, 2, 0).numpy(), extent=extent, alpha=0.35)
     axes[1].set_title("cells slid along the curve by X_C", fontsize=10)
     draw_curve(axes[1], slide(order, moved), order.grid, dots=True)
-    heat = axes[2].imshow(moved.view(order.grid), cmap="coolwarm", vmin=-1, vmax=1)
+    heat = axes[2].imshow(moved.view(order.grid).numpy(), cmap="coolwarm", vmin=-1, vmax=1)
     axes[2].set_title("X_C", fontsize=10)
     figure.colorbar(heat, ax=axes[2], fraction=0.046)
     return figure
@@ -88,12 +88,12 @@ def draw_curve(ax: Axes, points: Tensor, grid: Grid, dots: bool = False) -> None
     """Draw `(N, 2)` points (row, column) as a line whose colour tells how far along it is."""
     from matplotlib.collections import LineCollection
 
-    xy = points.flip(1)
-    lines = torch.stack((xy[:-1], xy[1:]), dim=1)
-    along = torch.arange(len(lines)).numpy()
-    ax.add_collection(LineCollection(list(lines.numpy()), array=along, cmap=CURVE_COLOURS, capstyle="round"))
+    xy = points.flip(1).numpy()
+    lines = [xy[i : i + 2] for i in range(len(xy) - 1)]
+    along = list(range(len(lines)))
+    ax.add_collection(LineCollection(lines, array=along, cmap=CURVE_COLOURS, capstyle="round"))
     if dots or len(points) == 1:
-        ax.scatter(xy[:, 0], xy[:, 1], c=torch.arange(len(points)), cmap=CURVE_COLOURS, s=6, zorder=3)
+        ax.scatter(xy[:, 0], xy[:, 1], c=list(range(len(points))), cmap=CURVE_COLOURS, s=6, zorder=3)
     ax.set_xlim(-0.6, grid.width - 0.4)
     ax.set_ylim(grid.height - 0.4, -0.6)
     ax.set_aspect("equal")

@@ -1,0 +1,28 @@
+"""Finding: how often LOOPE's one-channel map is off everywhere before training starts, with ReLU and with GELU.
+
+A map that a ReLU has set to zero for every image passes no gradient: X_C is then the same for all images, and stays so.
+"""
+
+import torch
+
+import loope
+
+SEEDS = 200
+
+
+def dead_share(activation: str) -> float:
+    """Share of seeds for which the generator's map is the same at all patches of all images."""
+    images = torch.rand(8, 3, 224, 224, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    dead = 0
+    for seed in range(SEEDS):
+        torch.manual_seed(seed)
+        encoder = loope.create_encoder("loope", 16, 14, patch_size=16, activation=activation, mixer="none").eval()
+        with torch.no_grad():
+            offsets = encoder.offsets(images)
+        dead += bool((offsets == offsets[0, 0]).all())
+    return dead / SEEDS
+
+
+if __name__ == "__main__":
+    for activation in ("relu", "gelu"):
+        print(f"{activation}: {dead_share(activation):.1%} of {SEEDS} seeds start with a dead generator")

@@ -1,0 +1,5 @@
+"""`python -m loope`."""
+
+from loope.cli.main import main
+
+main()

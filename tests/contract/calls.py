@@ -1,0 +1,73 @@
+"""Makes any encoder and calls every hook it has, so that one test can hold all of them to the same rules."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+import loope
+from loope.core.grid import Grid, GridLike, as_grid
+
+DIM, HEADS, DEPTH, PATCH, BATCH = 32, 4, 2, 4, 3
+
+
+def make(name: str, grid: GridLike, seed: int = 0, **options) -> loope.PositionalEncoder:
+    """An encoder whose learned parts are not all zero, so that wrong ones show."""
+    torch.manual_seed(seed)
+    encoder = loope.create_encoder(name, DIM, grid, patch_size=PATCH, heads=HEADS, depth=DEPTH, **options)
+    for parameter in encoder.parameters():
+        if not parameter.any():
+            nn.init.normal_(parameter, std=0.1)
+    return encoder
+
+
+class Inputs(NamedTuple):
+    """What a model would hand over."""
+
+    images: Tensor
+    tokens: Tensor
+    q: Tensor
+    k: Tensor
+
+
+def inputs(grid: GridLike, seed: int = 0, batch: int = BATCH, **kind) -> Inputs:
+    grid, draw = as_grid(grid), torch.Generator().manual_seed(seed)
+    shapes = [
+        (batch, 3, grid.height * PATCH, grid.width * PATCH),
+        (batch, grid.size, DIM),
+        (batch, HEADS, grid.size, DIM // HEADS),
+        (batch, HEADS, grid.size, DIM // HEADS),
+    ]
+    return Inputs(*(torch.randn(shape, generator=draw).to(**kind) for shape in shapes))
+
+
+def hook_outputs(encoder: loope.PositionalEncoder, given: Inputs, grid: Grid | None = None) -> dict[str, Tensor]:
+    """Every hook of the encoder on its own grid, or for one call on another, by name."""
+    place, hooks, out = grid or encoder.grid, encoder.hooks(), {}
+    if "embed" in hooks:
+        out["embed"] = encoder(given.images, grid)
+    for layer in range(DEPTH):
+        if "mix" in hooks:
+            out[f"mix {layer}"] = encoder.mix(given.tokens, place, layer)
+        if "rotate" in hooks:
+            out[f"rotate q {layer}"], out[f"rotate k {layer}"] = encoder.rotate(given.q, given.k, place, layer)
+        if "bias" in hooks:
+            out[f"bias {layer}"] = encoder.bias(given.q, place, layer)
+    return out
+
+
+class Called(nn.Module):
+    """The hooks as a module, for the compilers."""
+
+    def __init__(self, encoder: loope.PositionalEncoder):
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, images: Tensor, tokens: Tensor, q: Tensor, k: Tensor) -> dict[str, Tensor]:
+        return hook_outputs(self.encoder, Inputs(images, tokens, q, k))
+
+
+def assert_same(one: dict[str, Tensor], other: dict[str, Tensor], **tolerance) -> None:
+    assert one.keys() == other.keys()
+    for name in one:
+        torch.testing.assert_close(one[name], other[name], msg=lambda text, name=name: f"{name}: {text}", **tolerance)

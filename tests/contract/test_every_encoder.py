@@ -1,0 +1,241 @@
+"""The contract: what every encoder of the list must do. A new encoder gets all of it for free."""
+
+import copy
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import loope
+from loope.core.grid import Grid, as_grid
+from tests.contract.calls import BATCH, DIM, HEADS, Called, assert_same, hook_outputs, inputs, make
+
+NAMES = loope.list_encoders()
+every_encoder = pytest.mark.parametrize("name", NAMES)
+sides = st.integers(1, 11)
+SHAPES = {
+    "embed": lambda n: [(1, n, DIM), (BATCH, n, DIM)],
+    "mix": lambda n: [(BATCH, n, DIM)],
+    "rotate": lambda n: [(BATCH, HEADS, n, DIM // HEADS)],
+    "bias": lambda n: [(1, HEADS, n, n), (BATCH, HEADS, n, n)],
+}
+
+
+def test_the_list_is_the_documented_one():
+    additive = ["none", "learned", "sinusoid", "gilbert", "sincos2d", "sincos2d_sum", "fourier", "loope"]
+    assert [*additive, "peg", "irpe", "alibi2d", "rope_axial", "rope_mixed", "as2drope"] == NAMES
+    assert loope.list_encoders("rope*") == ["rope_axial", "rope_mixed"]
+
+
+@every_encoder
+@settings(max_examples=15)
+@given(height=sides, width=sides)
+def test_shapes_on_any_grid(name, height, width):
+    encoder, grid = make(name, (height, width)), Grid(height, width)
+    out = hook_outputs(encoder, inputs(grid))
+    assert out
+    for hook, value in out.items():
+        assert tuple(value.shape) in SHAPES[hook.split()[0]](grid.size)
+        assert value.dtype == torch.float32
+        assert bool(value.isfinite().all())
+    assert encoder.similarity().shape == (grid.size, grid.size)
+
+
+@every_encoder
+@settings(max_examples=10)
+@given(old=st.tuples(sides, sides), new=st.tuples(sides, sides))
+def test_resize_equals_one_call_at_the_other_grid(name, old, new):
+    encoder, grid = make(name, old).eval(), as_grid(new)
+    one_call = hook_outputs(encoder, inputs(grid), grid)
+    assert encoder.grid == as_grid(old)
+    assert encoder.resize(new) is encoder
+    assert encoder.grid == grid
+    assert_same(hook_outputs(encoder, inputs(grid)), one_call)
+    assert all(parameter.requires_grad for parameter in encoder.parameters())
+
+
+@every_encoder
+def test_grids_of_equal_size_are_told_apart(name):
+    if name == "none":
+        pytest.skip("no position: nothing to tell apart")
+    # Raster numbers 4x4 and 2x8 alike: that is the order's doing, so another one is asked here.
+    encoder = make(name, (4, 4), **({"order": "column"} if name == "sinusoid" else {})).eval()
+    # The same numbers as a 4x4 and as a 2x8 map; pixels are cut anew, since LOOPE wants an image of the right shape.
+    square, wide = (encoder.similarity(grid) for grid in ((4, 4), (2, 8)))
+    assert not torch.allclose(square, wide)
+    given, again = inputs((4, 4)), inputs((2, 8))
+    one, other = (
+        hook_outputs(encoder, given, Grid(4, 4)),
+        hook_outputs(encoder, given._replace(images=again.images), Grid(2, 8)),
+    )
+    assert any(not torch.allclose(one[key], other[key]) for key in one)
+    assert_same(hook_outputs(encoder, given, Grid(4, 4)), one)  # what was kept for 2x8 does not answer for 4x4
+
+
+@every_encoder
+def test_resize_there_and_back(name):
+    encoder, given = make(name, (6, 6)).eval(), inputs((6, 6))
+    before = hook_outputs(encoder, given)
+    encoder.resize((12, 12)).resize((6, 6))
+    after = hook_outputs(encoder, given)
+    if name == "learned":  # noise does not survive resampling whole, but what is left is the same table
+        correlation = torch.corrcoef(torch.stack((before["embed"].flatten(), after["embed"].flatten())))[0, 1]
+        assert correlation > 0.9
+    elif name == "loope":
+        assert_same(after, before, atol=0.3, rtol=0)
+    else:
+        assert_same(after, before)
+
+
+@every_encoder
+def test_the_same_seed_gives_the_same(name):
+    assert_same(hook_outputs(make(name, 5, seed=3), inputs(5)), hook_outputs(make(name, 5, seed=3), inputs(5)))
+    parameters = [
+        torch.cat([p.flatten() for p in make(name, 5, seed=s).parameters()] or [torch.ones(1)]) for s in (3, 4)
+    ]
+    assert torch.equal(*parameters) == (not list(make(name, 5).parameters()))
+
+
+@every_encoder
+def test_state_dict_round_trip(name):
+    source, target = make(name, (3, 5), seed=1).train(), make(name, (3, 5), seed=2).eval()
+    hook_outputs(source, inputs((3, 5)))  # moves BatchNorm's running mean, fills what is kept
+    source.eval()
+    state = source.state_dict()
+    assert set(state) == {n for n, _ in source.named_parameters()} | {
+        n for n in state if "running" in n or "num_b" in n
+    }
+    target.load_state_dict(state)
+    assert_same(hook_outputs(target, inputs((3, 5))), hook_outputs(source, inputs((3, 5))))
+
+
+@every_encoder
+def test_copies_are_independent(name):
+    encoder = make(name, (3, 5)).eval()
+    before = hook_outputs(encoder, inputs((3, 5)))
+    twin = copy.deepcopy(encoder)
+    assert_same(hook_outputs(twin, inputs((3, 5))), before)
+    twin.resize((2, 2))
+    with torch.no_grad():
+        for parameter in twin.parameters():
+            parameter.zero_()
+    assert_same(hook_outputs(encoder, inputs((3, 5))), before)
+
+
+@every_encoder
+def test_gradients_flow_where_they_should(name):
+    # Where no ReLU is off, BatchNorm takes away what the bias before it adds, and its gradient is rightly zero.
+    encoder = make(name, (3, 4), **({"activation": "gelu"} if name == "loope" else {})).train()
+    given = inputs((3, 4))._make(value.requires_grad_() for value in inputs((3, 4)))
+    draw = torch.Generator().manual_seed(5)
+    out = hook_outputs(encoder, given)
+    loss = sum((value * torch.randn(value.shape, generator=draw)).sum() for value in out.values())
+    if not loss.requires_grad:
+        assert not list(encoder.parameters())
+        return
+    loss.backward()
+    for parameter_name, parameter in encoder.named_parameters():
+        assert parameter.grad is not None, parameter_name
+        assert bool(parameter.grad.isfinite().all())
+        assert bool(parameter.grad.any()), parameter_name
+    reached = {key for key, value in given._asdict().items() if value.grad is not None}
+    expected = {"loope": {"images"}, "peg": {"tokens"}, "irpe": {"q"}}
+    rotary = {"q", "k"} if "rotate" in encoder.hooks() else set()
+    assert reached == expected.get(name, rotary)
+
+
+@every_encoder
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_other_dtypes(name, dtype):
+    encoder, reference = make(name, (5, 4)).eval().to(dtype), make(name, (5, 4)).eval()
+    out = hook_outputs(encoder, inputs((5, 4), dtype=dtype))
+    tolerance = {torch.bfloat16: 0.1, torch.float16: 0.02, torch.float64: 1e-4}[dtype]
+    for key, value in hook_outputs(reference, inputs((5, 4))).items():
+        assert out[key].dtype == dtype
+        torch.testing.assert_close(out[key].float(), value, atol=tolerance, rtol=tolerance)
+
+
+@every_encoder
+def test_autocast(name):
+    encoder, given = make(name, (5, 4)).eval(), inputs((5, 4))
+    with torch.autocast("cpu", torch.bfloat16):
+        first = hook_outputs(encoder, given)  # what is kept is made here, under autocast
+    for key, value in hook_outputs(encoder, given).items():
+        torch.testing.assert_close(first[key].float(), value, atol=0.1, rtol=0.1)
+    assert_same(hook_outputs(encoder, given), hook_outputs(make(name, (5, 4)).eval(), given))
+
+
+@every_encoder
+def test_what_is_made_in_inference_mode_trains_later(name):
+    encoder = make(name, (3, 4)).eval()
+    with torch.inference_mode():
+        hook_outputs(encoder, inputs((3, 4)))
+    given = inputs((3, 4))._make(value.requires_grad_() for value in inputs((3, 4)))
+    out = hook_outputs(encoder, given)
+    trained = [value.square().sum() for value in out.values() if value.requires_grad]
+    assert bool(trained) == (name in {"learned", "fourier", "loope", "peg", "irpe"} or "rotate" in encoder.hooks())
+    if trained:
+        sum(trained).backward()
+
+
+@every_encoder
+def test_no_device_is_taken_for_granted(name):
+    encoder, given = make(name, (3, 4)).eval(), inputs((3, 4))
+    hook_outputs(encoder, given)
+    out = hook_outputs(encoder.to("meta"), given._make(value.to("meta") for value in given))
+    assert {value.device.type for value in out.values()} == {"meta"}
+
+
+@every_encoder
+def test_compiles_without_graph_breaks(name):
+    torch._dynamo.reset()
+    encoder, given = make(name, (3, 4)).eval(), inputs((3, 4))
+    compiled = torch.compile(Called(encoder), fullgraph=True, backend="aot_eager")
+    assert_same(compiled(*given), hook_outputs(encoder, given))
+    encoder.resize((4, 3))
+    assert_same(compiled(*inputs((4, 3))), hook_outputs(encoder, inputs((4, 3))))
+
+
+@every_encoder
+@pytest.mark.parametrize("strict", [False, True])
+def test_exports(name, strict):
+    encoder, given = make(name, (3, 4)).eval(), inputs((3, 4))
+    program = torch.export.export(Called(encoder), tuple(given), strict=strict)
+    assert_same(program.module()(*inputs((3, 4), seed=1)), hook_outputs(encoder, inputs((3, 4), seed=1)))
+
+
+@every_encoder
+def test_similarity_is_symmetric_and_most_at_the_cell_itself(name):
+    similarity = make(name, (4, 5)).similarity().detach().double()
+    if name != "irpe":  # its buckets are learned for each direction
+        torch.testing.assert_close(similarity, similarity.T, atol=1e-5, rtol=0)
+        assert bool((similarity.diagonal()[:, None] >= similarity - 1e-5).all())
+    assert bool(similarity.isfinite().all())
+
+
+@every_encoder
+def test_a_missing_hook_says_what_there_is(name):
+    encoder = make(name, 2)
+    for hook, arguments in {"embed": 2, "mix": 3, "rotate": 4, "bias": 3}.items():
+        if hook not in encoder.hooks():
+            with pytest.raises(
+                loope.LoopeError, match=f"'{name}' has no `{hook}`; it acts through `{encoder.hooks()[0]}`"
+            ):
+                getattr(encoder, hook)(*[None] * arguments)
+
+
+@every_encoder
+def test_bad_input(name):
+    context = {"patch_size": 4, "heads": 1, "depth": 1}
+    for dim in (0, -8, 2.5):
+        with pytest.raises(loope.LoopeError, match="`dim` must be a whole number from 1 up"):
+            loope.create_encoder(name, dim, 3, **context)
+    for grid in (0, (3, -1), "3x3", (1, 2, 3)):
+        with pytest.raises(loope.LoopeError, match="`grid` must be"):
+            loope.create_encoder(name, 32, grid, **context)
+    with pytest.raises(loope.LoopeError, match="`grid` must be"):
+        loope.create_encoder(name, 32, 3, **context).resize((3, 0))
+    with pytest.raises(loope.LoopeError, match=rf"encoder '{name}'.*'colour'"):
+        loope.create_encoder(name, 32, 3, colour="red", **context)
+    assert f"grid={Grid(3, 3)}" in repr(loope.create_encoder(name, 32, 3, **context))

@@ -1,0 +1,103 @@
+"""Errors, registry, grid, ranks, files."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import rankdata, spearmanr
+
+from loope.core.errors import LoopeError, nearest_first, require_multiple
+from loope.core.files import write_atomic
+from loope.core.grid import Grid, as_grid, as_size
+from loope.core.ranks import average_ranks, spearman
+from loope.core.registry import Registry
+
+numbers = st.lists(st.integers(-5, 5), min_size=2, max_size=30)
+
+
+@given(numbers)
+def test_ranks_agree_with_scipy(values):
+    assert average_ranks(torch.tensor(values)).tolist() == rankdata(values).tolist()
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(3, 30))
+def test_spearman_agrees_with_scipy(seed, count):
+    x, y = np.random.default_rng(seed).integers(0, 8, (2, 3, count))
+    x[:, 0], x[:, 1], y[:, 0], y[:, 1] = 0, 1, 0, 1  # no side is constant
+    ours = spearman(torch.tensor(x), torch.tensor(y))
+    assert ours.tolist() == pytest.approx([spearmanr(a, b).statistic for a, b in zip(x, y, strict=True)], abs=1e-12)
+
+
+def test_spearman_of_a_constant_is_nan():
+    assert spearman(torch.ones(4), torch.arange(4)).isnan()
+
+
+def test_grid_reads_sides_and_pairs():
+    assert as_grid(3) == as_grid((3, 3)) == as_grid([3, 3]) == Grid(3, 3)
+    row, column = Grid(2, 3).coordinates()
+    assert row.tolist() == [0, 0, 0, 1, 1, 1]
+    assert column.tolist() == [0, 1, 2, 0, 1, 2]
+    row, column = Grid(1, 3).unit_coordinates()
+    assert row.tolist() == [0, 0, 0]
+    assert column.tolist() == [-1, 0, 1]
+
+
+@pytest.mark.parametrize("bad", [0, -1, (0, 3), (3, -2), 2.5, (1, 2, 3), (1,), "14x14", None, (2, "a")])
+def test_grids_that_are_none(bad):
+    with pytest.raises(LoopeError, match="`grid` must be"):
+        as_grid(bad)
+
+
+@pytest.mark.parametrize("bad", [0, -3, 1.5, "8", None, True])
+def test_sizes_that_are_none(bad):
+    with pytest.raises(LoopeError, match="`dim` must be a whole number from 1 up"):
+        as_size(bad, "dim")
+
+
+def test_multiples_name_what_would_do():
+    require_multiple("dim", 8, 4, "'x'")
+    with pytest.raises(LoopeError, match="got 3; use 4"):
+        require_multiple("dim", 3, 4, "'x'")
+    with pytest.raises(LoopeError, match="got 190; use 188 or 192"):
+        require_multiple("dim", 190, 4, "'x'")
+
+
+def test_nearest_names_come_first():
+    assert nearest_first("rope", ["learned", "rope_axial", "peg"])[0] == "rope_axial"
+
+
+def test_registry_checks_options_and_needs():
+    things: Registry = Registry("thing")
+
+    @things.register("a")
+    def make_a(dim, heads, mode="x"):
+        return dim, heads, mode
+
+    @things.register("b")
+    def make_b():
+        return ()
+
+    context = {"dim": 1, "heads": None, "grid": 3}
+    assert things.create("a", {**context, "heads": 2}, {"mode": "y"}) == (1, 2, "y")
+    assert things.create("b", context, {}) == ()
+    with pytest.raises(LoopeError, match=r"needs `heads`; pass heads=\.\.\."):
+        things.create("a", context, {})
+    with pytest.raises(LoopeError, match=r"Unknown option of the thing 'a': 'mod'; use one of: mode"):
+        things.create("a", context, {"mod": 1})
+    with pytest.raises(LoopeError, match="takes no options"):
+        things.create("b", context, {"mode": 1})
+
+
+def test_writes_leave_what_was_there_if_they_fail(tmp_path, monkeypatch):
+    path = write_atomic(tmp_path / "deep" / "file.txt", "old")
+    assert path.read_text() == "old"
+
+    def fail(self, target):
+        raise OSError("disk full")
+
+    monkeypatch.setattr("pathlib.Path.replace", fail)
+    with pytest.raises(OSError, match="disk full"):
+        write_atomic(path, b"new")
+    assert [p.name for p in path.parent.iterdir()] == ["file.txt"]
+    assert path.read_text() == "old"

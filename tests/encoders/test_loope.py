@@ -1,0 +1,183 @@
+"""LOOPE: the generator of the supplementary table, its options, and what it exposes."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+import loope
+from loope.core.grid import Grid
+from loope.encoders.generator import _resampled
+
+
+def make(grid=(3, 4), patch_size=4, dim=16, **options):
+    torch.manual_seed(0)
+    return loope.create_encoder("loope", dim, grid, patch_size=patch_size, **options)
+
+
+def count(module):
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def test_parameters_of_the_papers_configuration():
+    encoder = loope.create_encoder("loope", 768, (14, 14), patch_size=16)
+    assert count(encoder) == 96_535
+    parts = [40_992, 12_816, 3_208, 804, 101, 2, 38_612]
+    layers = [
+        encoder.generator.patches,
+        *(layer for layer in encoder.generator.refine if count(layer)),
+        encoder.generator.mixer,
+    ]
+    assert [count(layer) for layer in layers] == parts
+
+
+def slow_offsets(encoder, images):
+    """Supp. Table `xc-arch`, one layer after the other, on the concatenated input of five channels."""
+    g, (batch, _, height, width) = encoder.generator, images.shape
+    x = torch.linspace(-1, 1, width).expand(batch, 1, height, width)
+    y = torch.linspace(-1, 1, height)[:, None].expand(batch, 1, height, width)
+    seen = torch.cat((images, x, y), dim=1)
+    out = F.conv2d(seen, g.patches.weight, g.patches.bias, stride=encoder.patch_size).relu()
+    for conv in (layer for layer in g.refine if isinstance(layer, torch.nn.Conv2d)):
+        out = F.conv2d(F.pad(out, (2, 2, 2, 2)), conv.weight, conv.bias).relu()
+    norm = g.refine[-1]
+    out = (out - norm.running_mean) / (norm.running_var + norm.eps).sqrt() * norm.weight + norm.bias
+    return 2 * torch.sigmoid(out.flatten(1) @ g.mixer.weight.T + g.mixer.bias) - 1
+
+
+@pytest.mark.parametrize(("grid", "patch_size"), [((3, 4), 4), ((14, 14), 16), ((5, 2), 7), ((1, 6), 1)])
+def test_offsets_are_the_papers_layers(grid, patch_size):
+    encoder = make(grid, patch_size).eval()
+    norm = encoder.generator.refine[-1]
+    norm.running_mean.fill_(0.05)
+    norm.running_var.fill_(0.5)
+    images = torch.randn(2, 3, grid[0] * patch_size, grid[1] * patch_size)
+    if grid[0] * patch_size > 1:  # an axis of one pixel has its coordinate at 0, where linspace says -1
+        torch.testing.assert_close(encoder.offsets(images), slow_offsets(encoder, images), atol=1e-5, rtol=1e-4)
+    assert encoder.offsets(images).shape == (2, grid[0] * grid[1])
+
+
+@pytest.mark.parametrize("phase", ["channel", "checkerboard"])
+def test_the_encoding_is_the_equation(phase):
+    encoder, images = make(phase=phase, order="spiral").eval(), torch.randn(2, 3, 12, 16)
+    index = loope.create_order("spiral", 3, 4).index.flatten()
+    moved = index + encoder.offsets(images)
+    torch.testing.assert_close(encoder.refined_index(images), moved)
+    channel = torch.arange(16)
+    delta = (channel + index[:, None]) % 2 if phase == "checkerboard" else channel % 2
+    w = 10000.0 ** (-2 * (channel // 2) / 16)
+    torch.testing.assert_close(encoder(images), torch.sin(moved[..., None] * w + torch.pi / 2 * delta))
+
+
+@pytest.mark.parametrize("mixer", ["linear", "conv", "none"])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+@pytest.mark.parametrize("inputs", ["rgb+xy", "rgb", "xy"])
+def test_every_combination_of_options_runs_and_zero_init_is_the_static_order(mixer, activation, inputs):
+    options = {"mixer": mixer, "activation": activation, "inputs": inputs}
+    images = torch.randn(2, 3, 12, 16)
+    moved = make(**options).eval().offsets(images)
+    assert moved.shape == ((1, 12) if inputs == "xy" else (2, 12))
+    assert moved.abs().max() <= 1
+    if activation == "gelu":  # a ReLU can be off for the whole map, from the start
+        assert moved.any()
+    zero = make(**options, zero_init=True)
+    assert not zero.offsets(images).any()
+    static = loope.create_encoder("gilbert", 16, (3, 4))(None)
+    torch.testing.assert_close(zero(images), static.expand(1 if inputs == "xy" else 2, -1, -1), atol=2e-6, rtol=0)
+    zero.offsets(images).sum().backward()
+    last = zero.generator.refine[-1] if mixer == "none" else zero.generator.mixer
+    assert last.bias.grad.any()  # it can leave zero
+
+
+def test_inputs_are_what_the_generator_sees():
+    images = torch.randn(2, 3, 12, 16)
+    xy, rgb = make(inputs="xy").eval(), make(inputs="rgb").eval()
+    assert torch.equal(xy(images), xy(None))
+    assert xy.generator.patches.in_channels == 2
+    assert rgb.generator.patches.in_channels == 3
+    assert not torch.allclose(rgb.offsets(images)[0], rgb.offsets(images)[1])
+    # Without coordinates and mixer, offsets move along with what is in the image, as long as the border is far.
+    free = make((24, 24), 2, inputs="rgb", mixer="none", activation="gelu").eval()
+    image = torch.zeros(1, 3, 48, 48)
+    image[..., 23:25, 23:25] = 1
+    still, moved = (free.offsets(each).view(24, 24) for each in (image, image.roll(2, -1)))
+    assert not torch.allclose(moved, still)
+    torch.testing.assert_close(moved[9:15, 10:16], still[9:15, 9:15])
+    assert make(channels=1, inputs="rgb").offsets(torch.randn(2, 1, 12, 16)).shape == (2, 12)
+
+
+def test_resized_mixer_keeps_what_it_does_to_smooth_maps():
+    encoder = make((6, 6), mixer="linear")
+    linear = encoder.generator.mixer
+    weight, bias = _resampled(linear, Grid(6, 6), Grid(6, 6))
+    assert weight is linear.weight
+    assert bias is linear.bias
+    # A mixer that gives every cell the mean of the map, plus a ramp: on any grid it should still do just that.
+    with torch.no_grad():
+        linear.weight.fill_(1 / 36)
+        linear.bias.copy_(torch.linspace(0, 1, 6).repeat(6))
+    weight, bias = _resampled(linear, Grid(6, 6), Grid(9, 4))
+    assert weight.shape == (36, 36)
+    torch.testing.assert_close(weight.sum(1), torch.ones(36))
+    across = bias.view(9, 4)
+    torch.testing.assert_close(across, across[:1].expand(9, 4))  # a ramp along columns stays one
+    assert bool((across.diff(dim=1) > 0).all())
+
+
+def test_batches_of_one_patch_cannot_train():
+    encoder = make((1, 1)).train()
+    with pytest.raises(loope.LoopeError, match="one image of one patch"):
+        encoder(torch.randn(1, 3, 4, 4))
+    assert encoder(torch.randn(2, 3, 4, 4)).shape == (2, 1, 16)
+    assert encoder.eval()(torch.randn(1, 3, 4, 4)).shape == (1, 1, 16)
+
+
+@pytest.mark.parametrize(
+    ("images", "message"),
+    [
+        (None, "reads the image"),
+        (torch.rand(3, 12, 16), r"shape \(B, 3, H, W\), got \(3, 12, 16\)"),
+        (torch.rand(2, 1, 12, 16), r"shape \(B, 3, H, W\), got \(2, 1, 12, 16\)"),
+        (torch.zeros(2, 3, 12, 16, dtype=torch.uint8), r"got torch.uint8; use images.float\(\) / 255"),
+        (torch.rand(2, 3, 16, 12), r"12x16 pixels for 3x4 patches of 4, got 16x12; call resize\(\(4, 3\)\)"),
+        (torch.rand(2, 3, 13, 17), "got 13x17; resize them to 12x16"),
+    ],
+)
+def test_images_that_do_not_fit(images, message):
+    with pytest.raises(loope.LoopeError, match=message):
+        make()(images)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"inputs": "xyz"}, "Unknown inputs 'xyz'; use one of: xy"),
+        ({"mixer": "mlp"}, "Unknown mixer 'mlp'"),
+        ({"activation": "tanh"}, "Unknown activation 'tanh'"),
+        ({"patch_size": 0}, "`patch_size` must be a whole number from 1 up, got 0"),
+        ({"patch_size": None}, "needs `patch_size`"),
+    ],
+)
+def test_options_that_do_not_exist(options, message):
+    with pytest.raises(loope.LoopeError, match=message):
+        make(**options)
+
+
+def test_checks_do_not_look_at_values():
+    """On the meta device there are none to look at."""
+    encoder = make().to("meta")
+    assert encoder(torch.empty(2, 3, 12, 16, device="meta")).shape == (2, 12, 16)
+    with pytest.raises(loope.LoopeError, match="got 8x8"):
+        encoder(torch.empty(2, 3, 8, 8, device="meta"))
+
+
+def test_compiled_code_trains_as_eager_code_does():
+    """The real compiler, forward and backward."""
+    torch._dynamo.reset()
+    encoder, images = make(activation="gelu").eval(), torch.randn(2, 3, 12, 16)
+    weight = encoder.generator.patches.weight
+    eager = encoder(images)
+    (gradient,) = torch.autograd.grad(eager.square().sum() + eager.sum(), weight)
+    compiled = torch.compile(encoder, fullgraph=True)(images)
+    torch.testing.assert_close(compiled, eager, atol=1e-4, rtol=1e-4)
+    (again,) = torch.autograd.grad(compiled.square().sum() + compiled.sum(), weight)
+    torch.testing.assert_close(again, gradient, atol=1e-3, rtol=1e-3)

@@ -1,0 +1,43 @@
+"""Drawings: what they show, not how it looks."""
+
+import torch
+
+import loope
+from loope.core.grid import Grid
+from loope.reports import html, plots
+
+
+def test_sliding_moves_along_the_curve():
+    order = loope.create_order("snake", 2, 3)
+    still = plots.slide(order, torch.zeros(6))
+    assert torch.equal(still, order.path.double())
+    half = plots.slide(order, torch.full((6,), 0.5))
+    assert half[:3].tolist() == [[0, 0.5], [0, 1.5], [0.5, 2]]
+    assert half[-1].tolist() == [1, 0]  # the curve ends here
+    one = torch.zeros(2, 3)
+    one[1, 1] = -1  # the cell at position 4 slides back to where 3 is
+    assert plots.slide(order, one.flatten())[4].tolist() == [1, 2]
+
+
+def test_figures_have_a_panel_for_each():
+    chosen = [loope.create_order(name, 3, 5) for name in ("raster", "gilbert", "spiral", "peano")]
+    figure = plots.orders(chosen)
+    assert [ax.get_title() for ax in figure.axes] == ["raster", "gilbert", "spiral", "peano"]
+    assert plots.png(figure).startswith(b"\x89PNG")
+    assert len(plots.orders([loope.create_order("raster", 1, 1)]).axes) == 1
+
+    grid = Grid(3, 4)
+    matrix = torch.rand(12, 12)
+    panel = plots.similarity({"a": matrix}, grid, (1, 2)).axes[0]
+    assert torch.equal(torch.as_tensor(panel.images[0].get_array().data), matrix[6].view(3, 4))
+
+    moved = torch.linspace(-1, 1, 12)
+    figure = plots.offsets(torch.rand(3, 12, 16), loope.create_order("gilbert", 3, 4), moved)
+    assert torch.equal(torch.as_tensor(figure.axes[2].images[0].get_array().data), moved.view(3, 4))
+
+
+def test_pages_escape_what_they_are_given():
+    page = html.page("a < b", html.text("<b>", "x & y"), html.table(["<i>"], [["<u>"]]), html.picture(b"png", "it's"))
+    for raw in ("<b>", "<i>", "<u>", "it's"):
+        assert raw not in page
+    assert "cG5n" in page
