@@ -65,6 +65,14 @@ class PositionalEncoder(nn.Module):
         """`(1 or B, heads, N, N)`, added to the scores (which are scaled by d^-1/2 already)."""
         raise self._lacks("bias")
 
+    def mixes_after(self, layer: int) -> bool:
+        """Whether `mix` does anything after block `layer`; a model is wired there only."""
+        return "mix" in self.hooks()
+
+    def no_weight_decay(self) -> set[str]:
+        """Names of parameters that are positions rather than weights, and should not decay towards zero."""
+        return set()
+
     def similarity(self, grid: GridLike | None = None) -> Tensor:
         """`(N, N)`: how alike positions are. For additive encoders, the cosine of their vectors."""
         vectors = nn.functional.normalize(self(None, grid)[0].to(_wide(self.dtype)), dim=-1)

@@ -41,5 +41,9 @@ class LearnableFourier(PositionalEncoder):
         embedded: Tensor = self.mlp(waves.to(self.dtype))[None]
         return embedded
 
+    def no_weight_decay(self) -> set[str]:
+        """`projection`."""
+        return {"projection"}
+
     def _coordinates(self, grid: Grid) -> Tensor:
         return torch.stack(grid.unit_coordinates(), dim=-1)

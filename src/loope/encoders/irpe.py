@@ -55,6 +55,10 @@ class ImageRelativePosition(PositionalEncoder):
         gathered: Tensor = scores.gather(-1, buckets.expand(*scores.shape[:2], -1, -1))
         return gathered
 
+    def no_weight_decay(self) -> set[str]:
+        """`tables`."""
+        return {"tables"}
+
     def similarity(self, grid: GridLike | None = None) -> Tensor:
         """`(N, N)`: the bias averaged over blocks; in contextual mode, that which a query of ones gets."""
         place = self.grid if grid is None else as_grid(grid)

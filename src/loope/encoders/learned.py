@@ -45,5 +45,9 @@ class Learned(PositionalEncoder):
         """`(1, N, D)`: the table, resampled if the grid is another."""
         return resample(self.table, self.grid, grid)
 
+    def no_weight_decay(self) -> set[str]:
+        """`table`."""
+        return {"table"}
+
     def _resample(self, grid: Grid) -> None:
         self.table = nn.Parameter(resample(self.table, self.grid, grid), self.table.requires_grad)

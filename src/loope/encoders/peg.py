@@ -26,9 +26,13 @@ class PositionalEncodingGenerator(PositionalEncoder):
         self.after = after
         self.convolution = nn.Conv2d(self.dim, self.dim, 3, padding=1, groups=self.dim)
 
+    def mixes_after(self, layer: int) -> bool:
+        """After block `after` only."""
+        return layer == self.after
+
     def mix(self, tokens: Tensor, grid: Grid, layer: int) -> Tensor:
         """`(B, N, D)`: after block `after` the tokens plus their convolution, unchanged elsewhere."""
-        if layer != self.after:
+        if not self.mixes_after(layer):
             return tokens
         maps = tokens.transpose(1, 2).reshape(-1, self.dim, *grid)
         mixed: Tensor = self.convolution(maps).flatten(2).transpose(1, 2)

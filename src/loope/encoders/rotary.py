@@ -117,6 +117,10 @@ class RopeMixed(Rotary):
         frequencies = self.frequencies[:, layer, :, None].to(row.dtype)  # (2, heads, 1, d/2)
         return row * frequencies[0] + column * frequencies[1]
 
+    def no_weight_decay(self) -> set[str]:
+        """`frequencies`."""
+        return {"frequencies"}
+
     def _layers(self) -> int:
         return self.frequencies.shape[1]
 

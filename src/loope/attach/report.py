@@ -1,0 +1,94 @@
+"""What `attach` did to a model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from torch import nn
+
+from loope.attach.attachment import Attachment
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was replaced, added and set aside; `print` or `rich.print` it.
+
+    Attributes:
+        model: the model's class.
+        encoders: names of the encoders.
+        grids: the grid of each branch, as `14x14`.
+        set_aside: names of the model's own parameters that are out of use while attached.
+        parameters_added: number of new parameters.
+        parameters_set_aside: number of parameters out of use.
+        prefix_tokens: class, distillation and register tokens.
+        prefix: how they are treated: "none" or "learned".
+        keep_own: whether the model's own encoding goes on working.
+        notes: what a user should know besides.
+    """
+
+    model: str
+    encoders: list[str]
+    grids: list[str]
+    set_aside: list[str]
+    parameters_added: int
+    parameters_set_aside: int
+    prefix_tokens: int
+    prefix: str
+    keep_own: bool
+    notes: list[str]
+
+    def rows(self) -> list[tuple[str, str]]:
+        """The report line by line."""
+        policy = {"none": "no position", "learned": "a learned vector each"}[self.prefix]
+        own = "kept, encoders add to it" if self.keep_own else ", ".join(self.set_aside) or "the model has none"
+        return [
+            ("model", self.model),
+            ("encoder", " + ".join(self.encoders)),
+            ("grid", " and ".join(self.grids)),
+            ("own encoding", own if self.keep_own or not self.set_aside else f"set aside: {own}"),
+            ("parameters added", f"{self.parameters_added:,}"),
+            ("parameters set aside", f"{self.parameters_set_aside:,}"),
+            ("prefix tokens", f"{self.prefix_tokens}: {policy}" if self.prefix_tokens else "none in the blocks"),
+            *(("note", note) for note in self.notes),
+        ]
+
+    def __str__(self) -> str:
+        return "\n".join(f"{key:>20}  {value}" for key, value in self.rows())
+
+    def __rich__(self) -> Table:
+        from rich.table import Table
+
+        table = Table(title="loope.attach", show_header=False)
+        for row in self.rows():
+            table.add_row(*row)
+        return table
+
+
+def report_on(model: nn.Module, attachment: Attachment, prefix: str, keep_own: bool) -> Report:
+    """The report on an attachment that is in place."""
+    added = [*attachment.encoders.parameters(), *attachment.prefixes.parameters()]
+    names = [name.replace("/", ".") for name in attachment.taken]
+    encoders = attachment.encoders_of(0)
+    notes = []
+    if any(encoder.name == "irpe" and getattr(encoder, "mode", "") == "contextual" for encoder in encoders):
+        notes.append(
+            "contextual iRPE reads the queries: its bias is made anew for each image, which costs time and memory"
+        )
+    if len(names) > 4:
+        names = [*names[:3], f"... and {len(names) - 3} more"]
+    return Report(
+        model=type(model).__name__,
+        encoders=[encoder.name for encoder in encoders],
+        grids=[str(branch.grid) for branch in attachment.branches],
+        set_aside=names,
+        parameters_added=sum(parameter.numel() for parameter in added),
+        parameters_set_aside=sum(parameter.numel() for parameter in attachment.own.parameters()),
+        prefix_tokens=attachment.branches[0].prefix,
+        prefix=prefix,
+        keep_own=keep_own,
+        notes=notes,
+    )

@@ -1,0 +1,63 @@
+"""How something was attached, as plain data: it goes into checkpoints and rebuilds the attachment from them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypedDict
+
+import torch
+from torch import Tensor
+
+from loope.core.errors import LoopeError
+from loope.orders import Order
+
+
+class Spec(TypedDict):
+    """The arguments of `attach`."""
+
+    encoders: list[tuple[str, dict[str, Any]]]
+    keep_own: bool
+    prefix: str
+
+
+def names(spec: Spec) -> str:
+    """The encoders' names, for messages."""
+    return " + ".join(repr(name) for name, _ in spec["encoders"])
+
+
+def to_json(spec: Any) -> str:
+    """A spec as JSON; tensors and orders among the options are written out."""
+    return json.dumps(spec, default=_plain, sort_keys=True)
+
+
+def from_json(text: str) -> Spec:
+    """A spec from its JSON."""
+    spec: Spec = json.loads(text, object_hook=_rich)
+    spec["encoders"] = [(name, options) for name, options in spec["encoders"]]
+    return spec
+
+
+def to_bytes(spec: Spec) -> Tensor:
+    """`(n,)` uint8: the JSON's bytes, so that every state dict and safetensors file can hold it."""
+    return torch.tensor(list(to_json(spec).encode()), dtype=torch.uint8)
+
+
+def from_bytes(data: Tensor) -> Spec:
+    """A spec from its bytes."""
+    return from_json(bytes(data.tolist()).decode())
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return {"tensor": value.tolist()}
+    if isinstance(value, Order):
+        return {"order": value.index.tolist(), "name": value.name}
+    raise LoopeError(f"The option {value!r} cannot be written into a checkpoint; use plain values, tensors or orders.")
+
+
+def _rich(value: dict[str, Any]) -> Any:
+    if value.keys() == {"tensor"}:
+        return torch.tensor(value["tensor"], dtype=torch.float64)
+    if value.keys() == {"order", "name"}:
+        return Order(torch.tensor(value["order"]), value["name"])
+    return value

@@ -1,0 +1,96 @@
+"""The attention modules of timm, with positions: their own projections, norms and dropout, one fused kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from loope.core.errors import require
+
+
+def attend(
+    attention: Any,
+    position: Any,
+    x: Tensor,
+    rope: Tensor | None = None,
+    attn_mask: Tensor | None = None,
+    is_causal: bool = False,
+    shared_rel_pos_bias: Tensor | None = None,
+) -> Tensor:
+    """`Attention`, `AttentionRope`, `EvaAttention` and BEiT's attention in one: they differ in what they leave out."""
+    require(
+        not is_causal, "Causal attention has no meaning with positions on a grid; call the model without is_causal."
+    )
+    gate = getattr(attention, "gate", None)
+    opening = gate(x).sigmoid() if gate is not None else None
+    q, k, v = project(attention, x)
+    if rope is not None:
+        q, k = (_own_rotation(attention, each, rope).type_as(v) for each in (q, k))
+    q, k, bias = position(q, k)
+    if getattr(attention, "relative_position_bias_table", None) is not None:
+        bias = _sum(bias, attention._get_rel_pos_bias())
+    bias = _sum(_sum(bias, shared_rel_pos_bias), _additive(attn_mask, q.dtype))
+    dropout = attention.attn_drop.p if attention.training else 0.0
+    mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout).transpose(1, 2).flatten(2)
+    mixed = attention.norm(mixed) if hasattr(attention, "norm") else mixed
+    mixed = mixed if opening is None else mixed * opening
+    projected: Tensor = attention.proj_drop(attention.proj(mixed))
+    return projected
+
+
+def project(attention: Any, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values, `(B, heads, tokens, d)` each, as the module itself makes them."""
+    heads = attention.num_heads
+    if attention.qkv is None:
+        q, k, v = (_heads(layer(x), attention) for layer in (attention.q_proj, attention.k_proj, attention.v_proj))
+    else:
+        bias = attention.qkv.bias
+        if getattr(attention, "q_bias", None) is not None:
+            bias = torch.cat((attention.q_bias, attention.k_bias, attention.v_bias))
+        packed = F.linear(x, attention.qkv.weight, bias)
+        q, k, v = packed.reshape(*x.shape[:2], 3, heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
+    if hasattr(attention, "q_norm"):
+        q, k = attention.q_norm(q), attention.k_norm(k)
+    if k.shape[1] != heads:  # fewer heads for keys and values than for queries
+        k, v = (each.repeat_interleave(heads // each.shape[1], dim=1) for each in (k, v))
+    return q, k, v
+
+
+def attend_talking_heads(attention: Any, position: Any, x: Tensor) -> Tensor:
+    """CaiT's attention mixes the heads' scores before and after the softmax, so no fused kernel fits it."""
+    batch, tokens, dim = x.shape
+    q, k, v = attention.qkv(x).reshape(batch, tokens, 3, attention.num_heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
+    q, k, bias = position(q, k)
+    scores = (q * attention.scale) @ k.transpose(-2, -1)
+    scores = scores if bias is None else scores + bias
+    weights = attention.proj_l(scores.permute(0, 2, 3, 1)).permute(0, 3, 1, 2).softmax(dim=-1)
+    weights = attention.attn_drop(attention.proj_w(weights.permute(0, 2, 3, 1)).permute(0, 3, 1, 2))
+    mixed = (weights @ v).transpose(1, 2).reshape(batch, tokens, dim)
+    projected: Tensor = attention.proj_drop(attention.proj(mixed))
+    return projected
+
+
+def _heads(x: Tensor, attention: Any) -> Tensor:
+    return x.reshape(*x.shape[:2], -1, attention.head_dim).transpose(1, 2)
+
+
+def _own_rotation(attention: Any, x: Tensor, rope: Tensor) -> Tensor:
+    from timm.layers import apply_rot_embed_cat
+
+    count, half = attention.num_prefix_tokens, getattr(attention, "rotate_half", False)
+    return torch.cat((x[:, :, :count], apply_rot_embed_cat(x[:, :, count:], rope, half=half)), dim=2)
+
+
+def _sum(a: Tensor | None, b: Tensor | None) -> Tensor | None:
+    if a is None or b is None:
+        return b if a is None else a
+    return a + b
+
+
+def _additive(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    if mask is None or mask.dtype != torch.bool:
+        return mask
+    return torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, float("-inf"))

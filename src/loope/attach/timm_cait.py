@@ -1,0 +1,54 @@
+"""CaiT: patches alone in the main blocks, the class token enters late, heads talk."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from loope.attach import timm_attention
+from loope.attach.adapter import Branch, Slot, register_adapter
+from loope.attach.timm_vit import TimmAdapter, is_timm, square
+from loope.core.grid import Grid
+
+
+@register_adapter
+class CaitAdapter(TimmAdapter):
+    """One sequence without prefix; the class attention at the end has no positions and is left alone."""
+
+    @classmethod
+    def matches(cls, model: nn.Module) -> bool:
+        """All CaiT."""
+        return is_timm(model, "cait", "Cait")
+
+    def branches(self) -> list[Branch]:
+        """One."""
+        model = self.model
+        return [
+            Branch(
+                patch_embed=model.patch_embed,
+                blocks=list(model.blocks),
+                attentions=[block.attn for block in model.blocks],
+                dim=model.embed_dim,
+                heads=model.blocks[0].attn.num_heads,
+                grid=Grid(*model.patch_embed.grid_size),
+                patch_size=square(model.patch_embed.patch_size),
+                channels=model.patch_embed.proj.in_channels,
+                table=Slot(model, "pos_embed"),
+                entry=model.pos_drop,
+            )
+        ]
+
+    def attend(self, attention: nn.Module, position: Any, *args: Any, **kwargs: Any) -> Any:
+        """Talking-heads attention, with positions."""
+        return timm_attention.attend_talking_heads(attention, position, *args, **kwargs)
+
+    def known_attentions(self) -> tuple[type, ...]:
+        """Talking heads."""
+        from timm.models.cait import TalkingHeadAttn
+
+        return (TalkingHeadAttn,)
+
+    def set_geometry(self, size: Grid) -> None:
+        """The patch embedding's size."""
+        self.model.patch_embed.set_input_size(img_size=tuple(size))

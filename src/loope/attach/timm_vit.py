@@ -1,0 +1,175 @@
+"""timm's plain transformers: VisionTransformer (ViT, DeiT, distilled), Eva and Beit."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from torch import nn
+
+from loope.attach import timm_attention
+from loope.attach.adapter import Adapter, Branch, Slot, register_adapter
+from loope.core.errors import LoopeError, require
+from loope.core.grid import Grid, as_grid
+
+
+def is_timm(model: nn.Module, module: str, *classes: str) -> bool:
+    """Whether `model` is of one of timm's classes; timm is not imported for the question."""
+    home = sys.modules.get(f"timm.models.{module}")
+    return home is not None and isinstance(model, tuple(getattr(home, name) for name in classes))
+
+
+def square(patch_size: Any) -> int:
+    """The side of a patch.
+
+    Raises:
+        LoopeError: if patches are not square.
+    """
+    height, width = as_grid(patch_size, "patch_size")
+    require(height == width, f"Patches must be square, got {height}x{width}.")
+    return height
+
+
+class TimmAdapter(Adapter):
+    """What the families of timm share."""
+
+    model: Any
+
+    def attend(self, attention: nn.Module, position: Any, *args: Any, **kwargs: Any) -> Any:
+        """The module's own attention, with positions."""
+        return timm_attention.attend(attention, position, *args, **kwargs)
+
+    def known_attentions(self) -> tuple[type, ...]:
+        """The attention modules known from the inside."""
+        from timm.layers import Attention, AttentionRope
+
+        return Attention, AttentionRope
+
+
+@register_adapter
+class PlainAdapter(TimmAdapter):
+    """VisionTransformer and Eva: one sequence, prefix tokens before the patches."""
+
+    @classmethod
+    def matches(cls, model: nn.Module) -> bool:
+        """ViT, DeiT, distilled DeiT; EVA and its kin."""
+        return is_timm(model, "vision_transformer", "VisionTransformer") or is_timm(model, "eva", "Eva")
+
+    def branches(self) -> list[Branch]:
+        """One."""
+        model = self.model
+        drop = getattr(model, "patch_drop", None)
+        require(
+            not getattr(drop, "prob", 0),
+            "Patch dropout removes tokens, and with them the grid; create the model with patch_drop_rate=0.",
+        )
+        return [
+            Branch(
+                patch_embed=model.patch_embed,
+                blocks=list(model.blocks),
+                attentions=[block.attn for block in model.blocks],
+                dim=model.embed_dim,
+                heads=model.blocks[0].attn.num_heads,
+                grid=Grid(*model.patch_embed.grid_size),
+                patch_size=square(model.patch_embed.patch_size),
+                channels=model.patch_embed.proj.in_channels,
+                prefix=model.num_prefix_tokens,
+                table=Slot(model, "pos_embed"),
+                table_prefix=0 if model.no_embed_class else model.num_prefix_tokens,
+                entry=model.pos_drop,
+                own=[Slot(model, "rope")] if hasattr(model, "rope") else [],
+            )
+        ]
+
+    def set_geometry(self, size: Grid) -> None:
+        """The patch embedding's size, and that of the model's own rotary encoding."""
+        self.model.patch_embed.set_input_size(img_size=tuple(size))
+        if getattr(self.model, "rope", None) is not None:
+            self.model.rope.update_feat_shape(list(self.model.patch_embed.grid_size))
+
+    def known_attentions(self) -> tuple[type, ...]:
+        """Those of timm's layers, and EVA's own."""
+        from timm.models.eva import EvaAttention
+
+        return (*super().known_attentions(), EvaAttention)
+
+
+@register_adapter
+class BeitAdapter(TimmAdapter):
+    """BEiT: a relative bias in each block, or one for all, beside or instead of a table."""
+
+    @classmethod
+    def matches(cls, model: nn.Module) -> bool:
+        """BEiT and BEiT v2."""
+        return is_timm(model, "beit", "Beit")
+
+    def branches(self) -> list[Branch]:
+        """One, whose own encoding has up to a slot for each block."""
+        model = self.model
+        biases = [Slot(block.attn, "relative_position_bias_table") for block in model.blocks]
+        return [
+            Branch(
+                patch_embed=model.patch_embed,
+                blocks=list(model.blocks),
+                attentions=[block.attn for block in model.blocks],
+                dim=model.embed_dim,
+                heads=model.blocks[0].attn.num_heads,
+                grid=Grid(*model.patch_embed.grid_size),
+                patch_size=square(model.patch_embed.patch_size),
+                channels=model.patch_embed.proj.in_channels,
+                prefix=model.num_prefix_tokens,
+                table=Slot(model, "pos_embed"),
+                table_prefix=model.num_prefix_tokens,
+                entry=model.pos_drop,
+                own=[*biases, Slot(model, "rel_pos_bias")],
+            )
+        ]
+
+    def set_geometry(self, size: Grid) -> None:
+        """The patch embedding's size, and the windows of the biases that are in place."""
+        from timm.models.beit import gen_relative_position_index
+
+        self.model.patch_embed.set_input_size(img_size=tuple(size))
+        window = self.model.patch_embed.grid_size
+        for module in (*(block.attn for block in self.model.blocks), self.model.rel_pos_bias):
+            table = getattr(module, "relative_position_bias_table", None)
+            if table is None or module.window_size == window:
+                continue
+            module.relative_position_bias_table = _resized_bias(table, window)
+            module.window_size = window
+            module.num_relative_distance = len(module.relative_position_bias_table)
+            module.window_area = window[0] * window[1]
+            module.relative_position_index = gen_relative_position_index(window, device=table.device)
+
+    def known_attentions(self) -> tuple[type, ...]:
+        """BEiT's own."""
+        from timm.models.beit import Attention
+
+        return (Attention,)
+
+
+@register_adapter
+class SwinRefusal(Adapter):
+    """Swin cannot take part, and says why."""
+
+    @classmethod
+    def matches(cls, model: nn.Module) -> bool:
+        """Swin and Swin v2."""
+        return is_timm(model, "swin_transformer", "SwinTransformer") or is_timm(
+            model, "swin_transformer_v2", "SwinTransformerV2"
+        )
+
+    def branches(self) -> list[Branch]:
+        """None that would make sense."""
+        raise LoopeError(
+            f"{type(self.model).__name__} attends within shifted windows and merges patches between stages, so it has "
+            "no one grid of patches that an encoder could be attached to; use a ViT, DeiT, CaiT, CrossViT, BEiT or EVA."
+        )
+
+
+def _resized_bias(table: nn.Parameter, window: tuple[int, int]) -> nn.Parameter:
+    from timm.layers import resize_rel_pos_bias_table
+
+    shape = ((2 * window[0] - 1) * (2 * window[1] - 1) + 3, table.shape[1])
+    resized = resize_rel_pos_bias_table(table.detach(), new_window_size=window, new_bias_shape=shape)
+    return nn.Parameter(resized, table.requires_grad)
