@@ -25,8 +25,12 @@ _HOME = {
     "Slot": "loope.attach",
     "attach": "loope.attach",
     "detach": "loope.attach",
+    "freeze": "loope.attach",
+    "load": "loope.attach",
     "register_adapter": "loope.attach",
     "resize": "loope.attach",
+    "save": "loope.attach",
+    "HubModel": "loope.attach.hub",
     "plots": "loope.reports.plots",
 }
 
@@ -39,8 +43,12 @@ if TYPE_CHECKING:
     from loope.attach import Slot as Slot
     from loope.attach import attach as attach
     from loope.attach import detach as detach
+    from loope.attach import freeze as freeze
+    from loope.attach import load as load
     from loope.attach import register_adapter as register_adapter
     from loope.attach import resize as resize
+    from loope.attach import save as save
+    from loope.attach.hub import HubModel as HubModel
     from loope.core.errors import LoopeError as LoopeError
     from loope.encoders import PositionalEncoder as PositionalEncoder
     from loope.encoders import create_encoder as create_encoder

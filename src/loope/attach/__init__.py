@@ -2,6 +2,8 @@
 
 from loope.attach.adapter import Adapter, Branch, Slot, register_adapter
 from loope.attach.api import attach, detach, resize
+from loope.attach.checkpoint import load, save
+from loope.attach.freeze import freeze
 from loope.attach.report import Report
 
 from loope.attach import timm_vit, timm_cait, timm_crossvit, hf_vit  # isort: skip  # they register themselves
@@ -13,9 +15,12 @@ __all__ = [
     "Slot",
     "attach",
     "detach",
+    "freeze",
     "hf_vit",
+    "load",
     "register_adapter",
     "resize",
+    "save",
     "timm_cait",
     "timm_crossvit",
     "timm_vit",

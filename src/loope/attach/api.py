@@ -92,6 +92,7 @@ def detach(model: nn.Module) -> None:
         LoopeError: if nothing is attached.
     """
     attachment = required_attachment(model)
+    require(not attachment.baked, "The model was frozen for deployment, and its own encoding dropped; load it anew.")
     attachment.unwire()
     restore_methods(model)
     del model.loope

@@ -43,6 +43,7 @@ class Attachment(nn.Module):
         self.own_grids = [branch.grid for branch in branches]
         self.taken: dict[str, slots.Taken] = {}
         self.frozen: list[str] = []
+        self.baked = False
         self.encoders = nn.ModuleList(nn.ModuleList(each) for each in encoders)
         self.prefixes = nn.ParameterDict()
         self.own = nn.Module()

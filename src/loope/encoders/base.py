@@ -90,6 +90,11 @@ class PositionalEncoder(nn.Module):
     def _resample(self, grid: Grid) -> None:
         """Resample the parameters that are tied to the grid; most encoders have none."""
 
+    @property
+    def reads_content(self) -> bool:
+        """Whether what it gives depends on images, tokens or queries, and not on the grid alone."""
+        return "mix" in self.hooks()
+
     @classmethod
     def hooks(cls) -> tuple[str, ...]:
         """The hooks this encoder implements; a model is wired to exactly those."""

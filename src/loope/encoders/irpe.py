@@ -55,6 +55,11 @@ class ImageRelativePosition(PositionalEncoder):
         gathered: Tensor = scores.gather(-1, buckets.expand(*scores.shape[:2], -1, -1))
         return gathered
 
+    @property
+    def reads_content(self) -> bool:
+        """In contextual mode, the queries."""
+        return self.mode == "contextual"
+
     def no_weight_decay(self) -> set[str]:
         """`tables`."""
         return {"tables"}

@@ -63,6 +63,11 @@ class Loope(Sinusoid):
         frequencies, phase = self.constant("_frequencies", grid), self.constant("_phase", grid)
         return sinusoids(self.refined_index(images, grid), frequencies, phase).to(self.dtype)
 
+    @property
+    def reads_content(self) -> bool:
+        """Unless the generator sees coordinates only."""
+        return self.generator.reads_image
+
     def offsets(self, images: Tensor | None, grid: GridLike | None = None) -> Tensor:
         """X_C: `(B, N)` in [-1, 1], how far each patch moves along the curve."""
         place = self.grid if grid is None else as_grid(grid)
