@@ -9,7 +9,19 @@ from hypothesis import strategies as st
 
 import loope
 from loope.core.grid import Grid, as_grid
-from tests.contract.calls import BATCH, DIM, HEADS, Called, assert_same, hook_outputs, inputs, make
+from tests.contract.calls import (
+    BATCH,
+    DEPTH,
+    DIM,
+    HEADS,
+    PATCH,
+    Called,
+    Inputs,
+    assert_same,
+    hook_outputs,
+    inputs,
+    make,
+)
 
 NAMES = loope.list_encoders()
 every_encoder = pytest.mark.parametrize("name", NAMES)
@@ -20,6 +32,18 @@ SHAPES = {
     "rotate": lambda n: [(BATCH, HEADS, n, DIM // HEADS)],
     "bias": lambda n: [(1, HEADS, n, n), (BATCH, HEADS, n, n)],
 }
+
+
+def reads(encoder) -> set[str]:
+    """What an encoder's output depends on besides the grid."""
+    by_hook = {"embed": {"images"}, "mix": {"tokens"}, "bias": {"q"}} if encoder.reads_content else {}
+    return set().union(*({"rotate": {"q", "k"}, **by_hook}.get(hook, set()) for hook in encoder.hooks()))
+
+
+def tied_to_grid(name) -> bool:
+    """Whether some parameter has another shape on another grid."""
+    small, large = ([p.shape for p in make(name, side).parameters()] for side in (3, 5))
+    return small != large
 
 
 def test_the_list_is_the_documented_one():
@@ -79,11 +103,9 @@ def test_resize_there_and_back(name):
     before = hook_outputs(encoder, given)
     encoder.resize((12, 12)).resize((6, 6))
     after = hook_outputs(encoder, given)
-    if name == "learned":  # noise does not survive resampling whole, but what is left is the same table
-        correlation = torch.corrcoef(torch.stack((before["embed"].flatten(), after["embed"].flatten())))[0, 1]
-        assert correlation > 0.9
-    elif name == "loope":
-        assert_same(after, before, atol=0.3, rtol=0)
+    if tied_to_grid(name):  # noise does not survive resampling whole, but most of it does
+        for key in before:
+            assert torch.corrcoef(torch.stack((before[key].flatten(), after[key].flatten())))[0, 1] > 0.9
     else:
         assert_same(after, before)
 
@@ -140,9 +162,7 @@ def test_gradients_flow_where_they_should(name):
         assert bool(parameter.grad.isfinite().all())
         assert bool(parameter.grad.any()), parameter_name
     reached = {key for key, value in given._asdict().items() if value.grad is not None}
-    expected = {"loope": {"images"}, "peg": {"tokens"}, "irpe": {"q"}}
-    rotary = {"q", "k"} if "rotate" in encoder.hooks() else set()
-    assert reached == expected.get(name, rotary)
+    assert reached == reads(encoder)
 
 
 @every_encoder
@@ -174,7 +194,7 @@ def test_what_is_made_in_inference_mode_trains_later(name):
     given = inputs((3, 4))._make(value.requires_grad_() for value in inputs((3, 4)))
     out = hook_outputs(encoder, given)
     trained = [value.square().sum() for value in out.values() if value.requires_grad]
-    assert bool(trained) == (name in {"learned", "fourier", "loope", "peg", "irpe"} or "rotate" in encoder.hooks())
+    assert bool(trained) == bool(reads(encoder) or list(encoder.parameters()))
     if trained:
         sum(trained).backward()
 
@@ -195,6 +215,89 @@ def test_compiles_without_graph_breaks(name):
     assert_same(compiled(*given), hook_outputs(encoder, given))
     encoder.resize((4, 3))
     assert_same(compiled(*inputs((4, 3))), hook_outputs(encoder, inputs((4, 3))))
+
+
+@every_encoder
+def test_compiled_code_follows_the_grid_of_the_image(name):
+    """Where sizes change from call to call, the compiler has symbols for them."""
+    torch._dynamo.reset()
+    encoder = make(name, (3, 4)).eval()
+
+    def run(images, tokens, q, k):
+        grid = Grid(images.shape[2] // PATCH, images.shape[3] // PATCH)
+        return hook_outputs(encoder, Inputs(images, tokens, q, k), grid)
+
+    compiled = torch.compile(run, fullgraph=True, backend="eager")
+    for grid in ((3, 4), (4, 3), (5, 6), (2, 6)):
+        assert_same(compiled(*inputs(grid)), hook_outputs(encoder, inputs(grid), as_grid(grid)))
+
+
+@every_encoder
+def test_encoders_do_not_share_what_a_compiler_keeps(name):
+    """Two of one class through one compiled function, which knows the first when the second comes."""
+    torch._dynamo.reset()
+    other = {"sinusoid": {"frequencies": "arithmetic"}, "rope_axial": {"temperature": 7.0}, "as2drope": {"base": 7}}
+    encoders = [make(name, (3, 4)).eval(), make(name, (3, 4), seed=1, **other.get(name, {})).eval()]
+    compiled, given = torch.compile(hook_outputs, fullgraph=True, backend="eager"), inputs((3, 4))
+    for encoder in encoders:
+        assert_same(compiled(encoder, given), hook_outputs(encoder, given))
+
+
+@every_encoder
+def test_what_is_handed_out_may_be_written_into(name):
+    encoder, given = make(name, (3, 4)).eval(), inputs((3, 4))
+    before = {key: value.clone() for key, value in hook_outputs(encoder, given).items()}
+    with torch.no_grad():
+        for value in hook_outputs(encoder, inputs((3, 4))).values():
+            value.contiguous().add_(1)  # a bias that is the same for all heads is handed out as one
+    assert_same(hook_outputs(encoder, given), before)
+
+
+@every_encoder
+def test_angles_are_rounded_once_at_the_end(name):
+    """A grid of 1x600 in bfloat16 against float64: what is left is the rounding of the result."""
+    exact = make(name, (1, 600)).double().eval()
+    if name == "loope" or not {"embed", "rotate"} & set(exact.hooks()):
+        pytest.skip("no angles, or, for LOOPE, offsets from a CNN that runs in bfloat16")
+    with torch.no_grad():
+        for parameter in exact.parameters():  # the same numbers in both dtypes
+            parameter.copy_(parameter.bfloat16())
+    rough = copy.deepcopy(exact).bfloat16()
+    given = inputs((1, 600), batch=1)
+    given = given._make(value.bfloat16() for value in given)
+    slow = hook_outputs(exact, given._make(value.double() for value in given))
+    for key, value in hook_outputs(rough, given).items():
+        torch.testing.assert_close(value.double(), slow[key], atol=0.04, rtol=0.02)  # bfloat16 has 8 bits
+
+
+@every_encoder
+def test_can_be_made_where_the_default_device_is_meta(name):
+    given = inputs((3, 4))
+    with torch.device("meta"):
+        encoder = loope.create_encoder(name, DIM, (3, 4), patch_size=PATCH, heads=HEADS, depth=DEPTH).eval()
+        out = hook_outputs(encoder, given._make(value.to("meta") for value in given))
+    assert {value.device.type for value in out.values()} == {"meta"}
+
+
+@every_encoder
+def test_one_encoder_in_two_dtypes_keeps_both_apart(name):
+    encoder, given = make(name, (3, 4)).eval(), inputs((3, 4))
+    hook_outputs(encoder, given)
+    wide = given._make(value.double() for value in given)
+    assert_same(hook_outputs(encoder.double(), wide), hook_outputs(make(name, (3, 4)).double().eval(), wide))
+
+
+@every_encoder
+def test_wrong_numbers_of_tokens_and_layers_are_errors(name):
+    encoder, given, right = make(name, (3, 4)), inputs((3, 5)), inputs((3, 4))
+    for hook in set(encoder.hooks()) - {"embed"}:
+        wrong = {"mix": (given.tokens,), "rotate": (given.q, given.k), "bias": (given.q,)}[hook]
+        with pytest.raises(loope.LoopeError, match="expects the 12 patches of a grid of 3x4, got 15 tokens"):
+            getattr(encoder, hook)(*wrong, encoder.grid, 0)
+        if any(parameter.shape[0] == DEPTH or parameter.shape[1:2] == (DEPTH,) for parameter in encoder.parameters()):
+            for layer in (-1, DEPTH):
+                with pytest.raises(loope.LoopeError, match=f"made for {DEPTH} blocks, 0 to 1, got layer {layer}"):
+                    getattr(encoder, hook)(*[right.q] * len(wrong), encoder.grid, layer)
 
 
 @every_encoder

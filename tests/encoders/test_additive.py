@@ -67,7 +67,12 @@ def test_options_and_tensors_as_frequencies():
         ("vaswany", "Unknown frequency set 'vaswany'; use one of: vaswani"),
         ("vaswani:3", "cannot take the option '3'"),
         ("geometric:x", "cannot take the option 'x'"),
-        (torch.ones(3), r"one value for each of the 8 channels, got shape \(3,\)"),
+        ("geometric:", "cannot take the option ''"),
+        ("geometric:2", "cannot take the option '2'; use 'geometric:0.95' .a ratio above 0 and at most 1"),
+        ("geometric:nan", "cannot take the option 'nan'"),
+        ([1.0] * 8, "must be a set's name or a tensor, got list"),
+        (torch.ones(8, dtype=torch.complex64), "one real value"),
+        (torch.ones(3), r"one real value for each of the 8 channels, got torch.float32 of shape \(3,\)"),
         (torch.tensor([1.0] * 7 + [float("nan")]), "finite"),
     ],
 )
@@ -210,7 +215,7 @@ def test_options_are_checked():
         loope.create_encoder("sinusoid", 8, 3, phase="chanel")
     with pytest.raises(loope.LoopeError, match="`features` must be divisible by 2"):
         loope.create_encoder("fourier", 8, 3, features=3)
-    with pytest.raises(loope.LoopeError, match="`gamma` must be positive"):
+    with pytest.raises(loope.LoopeError, match="`gamma` must be a positive number"):
         loope.create_encoder("fourier", 8, 3, gamma=0.0)
     with pytest.raises(loope.LoopeError, match="Unknown encoder 'rope'; use one of: rope_axial, rope_mixed, as2drope"):
         loope.create_encoder("rope", 8, 3)

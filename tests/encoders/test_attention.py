@@ -168,12 +168,12 @@ def test_peg_is_a_residual_depthwise_convolution_with_zero_padding():
         ("rope_axial", {"dim": 30, "heads": 3}, "divisible by 12 for 'rope_axial' with 3 heads, got 30; use 24 or 36"),
         ("rope_mixed", {"dim": 30, "heads": 3, "depth": 1}, "divisible by 12 for 'rope_mixed'"),
         ("as2drope", {"dim": 48, "heads": 3, "base": 0}, "`base` must be"),
-        ("rope_axial", {"dim": 48, "heads": 3, "temperature": 0}, "`temperature` must be positive"),
+        ("rope_axial", {"dim": 48, "heads": 3, "temperature": 0}, "`temperature` must be a positive number, got 0"),
         ("irpe", {"dim": 50, "heads": 3, "depth": 1}, "divisible by 3 for 'irpe' with 3 heads, got 50; use 48 or 51"),
         ("irpe", {"dim": 48, "heads": 3, "depth": 1, "mode": "keys"}, "Unknown mode 'keys'"),
         ("irpe", {"dim": 48, "heads": 3, "depth": 0}, "`depth` must be"),
         ("alibi2d", {"dim": 48, "heads": 0}, "`heads` must be"),
-        ("peg", {"dim": 48, "after": -1}, "`after` must be the number of a block"),
+        ("peg", {"dim": 48, "after": -1}, "`after` must be a whole number from 0 up, got -1"),
     ],
 )
 def test_bad_input(name, options, message):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import torch
 from torch import nn
 
 from loope.attach import timm_attention
 from loope.attach.adapter import Adapter, Branch, Slot, register_adapter
 from loope.core.errors import LoopeError, require
 from loope.core.grid import Grid, as_grid
+from loope.encoders.resample import resample
 
 
 def is_timm(model: nn.Module, module: str, *classes: str) -> bool:
@@ -135,7 +137,7 @@ class BeitAdapter(TimmAdapter):
             table = getattr(module, "relative_position_bias_table", None)
             if table is None or module.window_size == window:
                 continue
-            module.relative_position_bias_table = _resized_bias(table, window)
+            module.relative_position_bias_table = _resized_bias(table, module.window_size, window)
             module.window_size = window
             module.num_relative_distance = len(module.relative_position_bias_table)
             module.window_area = window[0] * window[1]
@@ -167,9 +169,9 @@ class SwinRefusal(Adapter):
         )
 
 
-def _resized_bias(table: nn.Parameter, window: tuple[int, int]) -> nn.Parameter:
-    from timm.layers import resize_rel_pos_bias_table
-
-    shape = ((2 * window[0] - 1) * (2 * window[1] - 1) + 3, table.shape[1])
-    resized = resize_rel_pos_bias_table(table.detach(), new_window_size=window, new_bias_shape=shape)
-    return nn.Parameter(resized, table.requires_grad)
+def _resized_bias(table: nn.Parameter, old: tuple[int, int], new: tuple[int, int]) -> nn.Parameter:
+    """BEiT's table has a row for each offset, which form a grid of their own, and three for the class token."""
+    offsets = [Grid(2 * height - 1, 2 * width - 1) for height, width in (old, new)]
+    with torch.no_grad():
+        moved = torch.cat((resample(table[: offsets[0].size], *offsets), table[offsets[0].size :]))
+    return nn.Parameter(moved, table.requires_grad)

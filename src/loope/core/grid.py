@@ -65,6 +65,8 @@ def as_grid(grid: GridLike, name: str = "grid") -> Grid:
     sides = grid if isinstance(grid, Sequence) else (grid, grid)
     try:
         height, width = (operator.index(side) for side in sides)
+        if isinstance(grid, bool):
+            raise TypeError
     except (TypeError, ValueError):
         raise LoopeError(
             f"`{name}` must be a whole number or a (height, width) pair of them, got {grid!r}; use {name}=(14, 14)."
@@ -74,8 +76,8 @@ def as_grid(grid: GridLike, name: str = "grid") -> Grid:
     return Grid(height, width)
 
 
-def as_size(value: Any, name: str) -> int:
-    """Read a whole number from 1 up.
+def as_size(value: Any, name: str, least: int = 1) -> int:
+    """Read a whole number from `least` up.
 
     Raises:
         LoopeError: for anything else.
@@ -83,7 +85,18 @@ def as_size(value: Any, name: str) -> int:
     try:
         size = operator.index(value)
     except TypeError:
-        size = 0
-    if size < 1 or isinstance(value, bool):
-        raise LoopeError(f"`{name}` must be a whole number from 1 up, got {value!r}.")
+        size = least - 1
+    if size < least or isinstance(value, bool):
+        raise LoopeError(f"`{name}` must be a whole number from {least} up, got {value!r}.")
     return size
+
+
+def as_positive(value: Any, name: str) -> float:
+    """Read a positive, finite number.
+
+    Raises:
+        LoopeError: for anything else.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+        raise LoopeError(f"`{name}` must be a positive number, got {value!r}.")
+    return float(value)

@@ -63,8 +63,10 @@ class Registry(Generic[T]):
             LoopeError: for an unknown name or option, or a part of the context that the maker needs and is missing.
         """
         maker = self[name]
-        parameters = inspect.signature(maker).parameters
-        _check_options(f"{self.what} {name!r}", options, [p for p in parameters if p not in context])
+        every = inspect.signature(maker).parameters
+        parameters = {key: p for key, p in every.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
+        if len(parameters) == len(every):  # a maker with **options of its own checks them itself
+            _check_options(f"{self.what} {name!r}", options, [p for p in parameters if p not in context])
         given = {key: value for key, value in context.items() if key in parameters and value is not None}
         missing = [
             p.name

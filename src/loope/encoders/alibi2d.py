@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from loope.core.grid import Grid, GridLike, as_grid, as_size
+from loope.core.grid import Grid, GridLike, as_size
 from loope.encoders.base import PositionalEncoder, register_encoder
 
 
@@ -25,11 +25,12 @@ class Alibi2d(PositionalEncoder):
 
     def bias(self, q: Tensor, grid: Grid, layer: int) -> Tensor:
         """`(1, heads, N, N)`, the same for every block."""
-        return self.constant("_bias", grid).to(q.dtype)
+        self._check_tokens(q, grid)
+        return self.constant("_bias", grid).to(q.dtype, copy=True)  # whoever gets it may write into it
 
     def similarity(self, grid: GridLike | None = None) -> Tensor:
         """`(N, N)`: the bias averaged over heads."""
-        return self.constant("_bias", self.grid if grid is None else as_grid(grid))[0].mean(0)
+        return self.constant("_bias", self._place(grid))[0].mean(0)
 
     def _bias(self, grid: Grid) -> Tensor:
         cells = torch.stack(grid.coordinates(), dim=-1).double()

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeVar
 import torch
 from torch import Tensor, nn
 
-from loope.core.errors import LoopeError
+from loope.core.errors import LoopeError, require
 from loope.core.grid import Grid, GridLike, as_grid, as_size
 from loope.core.registry import Registry
 from loope.encoders.constants import Constants
@@ -45,7 +45,7 @@ class PositionalEncoder(nn.Module):
 
     def forward(self, images: Tensor | None = None, grid: GridLike | None = None) -> Tensor:
         """`(1 or B, N, D)`: what `embed` adds to the patch tokens, on the own grid or, for this call, on another."""
-        return self.embed(images, self.grid if grid is None else as_grid(grid))
+        return self.embed(images, self._place(grid))
 
     # The hooks. `hooks()` tells which of them a class implements.
 
@@ -79,7 +79,10 @@ class PositionalEncoder(nn.Module):
         return vectors @ vectors.T
 
     def resize(self, grid: GridLike) -> PositionalEncoder:
-        """Move to another grid in place: learned parts are resampled, static ones follow by themselves."""
+        """Move to another grid in place: learned parts are resampled, static ones follow by themselves.
+
+        Resampled parameters are new objects: make the optimizer after resizing.
+        """
         new = as_grid(grid)
         if new != self.grid:
             with torch.no_grad():
@@ -111,7 +114,8 @@ class PositionalEncoder(nn.Module):
         Floating results are float32 even in a half-precision encoder (float64 in a float64 one): indices above 256 are
         not all distinct in bfloat16. They are not part of the state dict.
         """
-        made: Tensor = self._constant(id(self), what, *grid, self._anchor.device, _wide(self.dtype))
+        height, width = as_grid(grid)  # whole numbers, where a compiler has symbols for them
+        made: Tensor = self._constant(id(self), what, height, width, self._anchor.device, _wide(self.dtype))
         return made
 
     # The compilers call this while tracing and keep the result. `owner` is there for their guards: two encoders of one
@@ -121,6 +125,22 @@ class PositionalEncoder(nn.Module):
         self, owner: int, what: str, height: int, width: int, device: torch.device, dtype: torch.dtype
     ) -> Tensor:
         return self._constants.get(getattr(self, what), Grid(height, width), device, dtype)
+
+    def _place(self, grid: GridLike | None) -> Grid:
+        """The grid asked for, or else the own one."""
+        return self.grid if grid is None else as_grid(grid)
+
+    def _check_tokens(self, tokens: Tensor, grid: Grid) -> None:
+        """Raise `LoopeError` unless `tokens` `(..., N, d)` are the patches of the grid; looks at the shape only."""
+        if tokens.shape[-2] != grid.size:
+            raise LoopeError(
+                f"{self.name!r} expects the {grid.size} patches of a grid of {grid}, got {tokens.shape[-2]} tokens; "
+                "leave out class and register tokens, and pass the grid of the image."
+            )
+
+    def _check_layer(self, layer: int, depth: int) -> None:
+        if not 0 <= layer < depth:
+            raise LoopeError(f"{self.name!r} was made for {depth} blocks, 0 to {depth - 1}, got layer {layer}.")
 
     def _lacks(self, hook: str) -> LoopeError:
         own = ", ".join(f"`{hook}`" for hook in self.hooks()) or "nothing"
@@ -134,6 +154,14 @@ class PositionalEncoder(nn.Module):
 def _wide(dtype: torch.dtype) -> torch.dtype:
     """`dtype`, but at least float32."""
     return torch.promote_types(dtype, torch.float32)
+
+
+class StaticTable(PositionalEncoder):
+    """What additive encoders share that depend on the grid alone: `_table` makes their `(1, N, D)` vectors."""
+
+    def embed(self, images: Tensor | None, grid: Grid) -> Tensor:
+        """`(1, N, D)`; the image is not used."""
+        return self.constant("_table", grid).to(self.dtype, copy=True)  # whoever gets it may write into it
 
 
 Encoder = TypeVar("Encoder", bound=type[PositionalEncoder])
@@ -156,6 +184,10 @@ def register_encoder(name: str, *, replace: bool = False) -> Callable[[Encoder],
     """
 
     def name_and_file(cls: Encoder) -> Encoder:
+        require(
+            isinstance(cls, type) and issubclass(cls, PositionalEncoder),
+            f"An encoder must be a subclass of loope.PositionalEncoder, got {cls!r}.",
+        )
         _ENCODERS.register(name, replace=replace)(cls)
         cls.name = name
         return cls

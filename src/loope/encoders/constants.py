@@ -8,6 +8,8 @@ from torch import Tensor
 
 from loope.core.grid import Grid
 
+MOST = 16  # tables kept; biases of large grids take tens of megabytes each
+
 
 class Constants:
     """A cache that is no part of the state dict and is not copied along.
@@ -26,6 +28,8 @@ class Constants:
             # default device would all leak into a tensor that outlives this call.
             with ThreadPoolExecutor(1) as pool:
                 self._kept[key] = pool.submit(_made, make, grid, device, dtype).result()
+            while len(self._kept) > MOST:
+                del self._kept[next(iter(self._kept))]  # the oldest
         return self._kept[key]
 
     def __len__(self) -> int:
@@ -36,5 +40,6 @@ class Constants:
 
 
 def _made(make: Callable[[Grid], Tensor], grid: Grid, device: torch.device, dtype: torch.dtype) -> Tensor:
-    made = make(grid)
+    with torch.device("cpu"):  # `set_default_device` reaches other threads
+        made = make(grid)
     return made.to(dtype if made.is_floating_point() else made.dtype).to(device)

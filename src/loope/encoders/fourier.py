@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from loope.core.errors import require, require_multiple
-from loope.core.grid import Grid, GridLike, as_size
+from loope.core.errors import require_multiple
+from loope.core.grid import Grid, GridLike, as_positive, as_size
 from loope.encoders.base import PositionalEncoder, register_encoder
 
 
@@ -28,8 +28,7 @@ class LearnableFourier(PositionalEncoder):
         super().__init__(dim, grid)
         features = as_size(self.dim + self.dim % 2 if features is None else features, "features")
         require_multiple("features", features, 2, repr(self.name))
-        require(gamma > 0, f"`gamma` must be positive, got {gamma}.")
-        self.projection = nn.Parameter(torch.randn(2, features // 2) / gamma)
+        self.projection = nn.Parameter(torch.randn(2, features // 2) / as_positive(gamma, "gamma"))
         self.mlp = nn.Sequential(nn.Linear(features, as_size(hidden, "hidden")), nn.GELU(), nn.Linear(hidden, self.dim))
 
     def embed(self, images: Tensor | None, grid: Grid) -> Tensor:

@@ -46,7 +46,16 @@ SETS: dict[str, Callable[..., Tensor]] = {
     "geometric": geometric,
     "random": random,
 }
-_OPTION: dict[str, Callable[[str], float]] = {"geometric": float, "random": int}
+
+
+def _ratio(text: str) -> float:
+    ratio = float(text)
+    if not 0 < ratio <= 1:
+        raise ValueError
+    return ratio
+
+
+_OPTION: dict[str, Callable[[str], float]] = {"geometric": _ratio, "random": int}
 
 
 def frequency_set(frequencies: Frequencies, dim: int) -> Tensor:
@@ -56,25 +65,33 @@ def frequency_set(frequencies: Frequencies, dim: int) -> Tensor:
         LoopeError: for an unknown name, an option the set does not take, or a tensor of another shape or not finite.
     """
     if isinstance(frequencies, Tensor):
-        own = frequencies.detach().cpu().double()
-        require(
-            own.shape == (dim,),
-            f"`frequencies` must hold one value for each of the {dim} channels, got shape {tuple(own.shape)}; for "
-            "sin/cos pairs repeat each value: w.repeat_interleave(2).",
-        )
-        require(bool(own.isfinite().all()), "`frequencies` must be finite; remove NaN and infinite values.")
-        return own
-    name, _, option = str(frequencies).partition(":")
+        return _own(frequencies, dim)
+    require(
+        isinstance(frequencies, str),
+        f"`frequencies` must be a set's name or a tensor, got {type(frequencies).__name__}; use torch.tensor(...).",
+    )
+    name, colon, option = frequencies.partition(":")
     if name not in SETS:
         raise unknown("frequency set", name, SETS)
-    if not option:
-        return SETS[name](dim)
     try:
-        return SETS[name](dim, _OPTION[name](option))
+        with torch.device("cpu"):  # data, also where a default device holds no values, such as meta
+            return SETS[name](dim, _OPTION[name](option)) if colon else SETS[name](dim)
     except (KeyError, ValueError):
         raise LoopeError(
-            f"The frequency set {name!r} cannot take the option {option!r}; use 'geometric:0.95' or 'random:7'."
+            f"The frequency set {name!r} cannot take the option {option!r}; use 'geometric:0.95' (a ratio above 0 and "
+            "at most 1) or 'random:7' (a seed)."
         ) from None
+
+
+def _own(frequencies: Tensor, dim: int) -> Tensor:
+    require(
+        frequencies.shape == (dim,) and not frequencies.is_complex(),
+        f"`frequencies` must hold one real value for each of the {dim} channels, got {frequencies.dtype} of shape "
+        f"{tuple(frequencies.shape)}; for sin/cos pairs repeat each value: w.repeat_interleave(2).",
+    )
+    own = frequencies.detach().cpu().double()
+    require(bool(own.isfinite().all()), "`frequencies` must be finite; remove NaN and infinite values.")
+    return own
 
 
 def sinusoids(position: Tensor, frequencies: Tensor, phase: Tensor) -> Tensor:

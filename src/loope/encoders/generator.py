@@ -101,7 +101,8 @@ def _resampled(linear: nn.Linear, old: Grid, new: Grid) -> tuple[Tensor, Tensor]
     """Weight and bias of Linear(N, N) on another grid: each of its axes is a map of the grid."""
     if old == new:
         return linear.weight, linear.bias
-    outputs = resample(linear.weight, old, new)  # (M, N): what each new cell would read
+    outputs = resample(linear.weight.float(), old, new)  # (M, N): what each new cell would read
     both = resample(outputs.T, old, new).T  # (M, M)
     # More inputs of the same size would add up to more: keep the sum.
-    return both * (old.size / new.size), resample(linear.bias[:, None], old, new)[:, 0]
+    weight = (both * (old.size / new.size)).to(linear.weight.dtype)
+    return weight, resample(linear.bias[:, None], old, new)[:, 0]

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from loope.core.errors import one_of, require_multiple
-from loope.core.grid import Grid, GridLike, as_grid, as_size
+from loope.core.grid import Grid, GridLike, as_size
 from loope.encoders.base import PositionalEncoder, register_encoder
 
 ALPHA, BETA, GAMMA = 1.9, 3.8, 15.2
@@ -47,6 +47,8 @@ class ImageRelativePosition(PositionalEncoder):
 
     def bias(self, q: Tensor, grid: Grid, layer: int) -> Tensor:
         """`(B, heads, N, N)` if contextual, else `(1, heads, N, N)`."""
+        self._check_tokens(q, grid)
+        self._check_layer(layer, len(self.tables))
         buckets = self.constant("_buckets", grid)  # (N, N)
         table = self.tables[layer].to(q.dtype)
         if self.mode == "bias":
@@ -66,7 +68,7 @@ class ImageRelativePosition(PositionalEncoder):
 
     def similarity(self, grid: GridLike | None = None) -> Tensor:
         """`(N, N)`: the bias averaged over blocks; in contextual mode, that which a query of ones gets."""
-        place = self.grid if grid is None else as_grid(grid)
+        place = self._place(grid)
         each = self.tables.sum(-1) * self.tables.shape[-1] ** -0.5  # (depth, buckets)
         kernel: Tensor = each.mean(0)[self.constant("_buckets", place)]
         return kernel

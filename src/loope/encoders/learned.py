@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from loope.core.grid import Grid, GridLike, as_grid
+from loope.core.grid import Grid, GridLike, as_positive
 from loope.encoders.base import PositionalEncoder, register_encoder
 from loope.encoders.resample import resample
 
@@ -20,7 +20,7 @@ class NoPosition(PositionalEncoder):
 
     def similarity(self, grid: GridLike | None = None) -> Tensor:
         """`(N, N)` ones: all positions are alike."""
-        size = (self.grid if grid is None else as_grid(grid)).size
+        size = self._place(grid).size
         return self._anchor.new_ones(size, size)
 
 
@@ -39,11 +39,11 @@ class Learned(PositionalEncoder):
     def __init__(self, dim: int, grid: GridLike, std: float = 0.02):
         super().__init__(dim, grid)
         self.table = nn.Parameter(torch.empty(1, self.grid.size, self.dim))
-        nn.init.trunc_normal_(self.table, std=std)
+        nn.init.trunc_normal_(self.table, std=as_positive(std, "std"))
 
     def embed(self, images: Tensor | None, grid: Grid) -> Tensor:
         """`(1, N, D)`: the table, resampled if the grid is another."""
-        return resample(self.table, self.grid, grid)
+        return resample(self.table, self.grid, grid).clone()  # whoever gets it may write into it
 
     def no_weight_decay(self) -> set[str]:
         """`table`."""

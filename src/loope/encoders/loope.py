@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from loope.core.errors import LoopeError
-from loope.core.grid import Grid, GridLike, as_grid, as_size
+from loope.core.grid import Grid, GridLike, as_size
 from loope.encoders.base import register_encoder
 from loope.encoders.frequencies import Frequencies, sinusoids
 from loope.encoders.generator import IndexGenerator
@@ -69,8 +69,11 @@ class Loope(Sinusoid):
         return self.generator.reads_image
 
     def offsets(self, images: Tensor | None, grid: GridLike | None = None) -> Tensor:
-        """X_C: `(B, N)` in [-1, 1], how far each patch moves along the curve."""
-        place = self.grid if grid is None else as_grid(grid)
+        """X_C: `(B, N)` in [-1, 1], how far each patch moves along the curve.
+
+        In training mode this moves BatchNorm's running statistics, as every call does; use `eval()` to look.
+        """
+        place = self._place(grid)
         if self.generator.reads_image:
             self._check(images, place)
             images = images.to(self.dtype)  # type: ignore[union-attr]
@@ -80,16 +83,17 @@ class Loope(Sinusoid):
 
     def refined_index(self, images: Tensor | None, grid: GridLike | None = None) -> Tensor:
         """X_G + X_C: `(B, N)` in at least float32, the fractional position of each patch on the curve."""
-        place = self.grid if grid is None else as_grid(grid)
+        place = self._place(grid)
         index = self.constant("_index", place)
         return index + self.offsets(images, place).to(index.dtype)
 
     def similarity(self, grid: GridLike | None = None) -> Tensor:
         """`(N, N)`: the cosine of the static order's vectors (X_C = 0); for an image, compare what it is given."""
-        static = Sinusoid(self.dim, self.grid if grid is None else grid, self.order, self.frequencies, self.phase)
+        static = Sinusoid(self.dim, self._place(grid), self.order, self.frequencies, self.phase)
         return static.to(self._anchor).similarity()
 
     def _resample(self, grid: Grid) -> None:
+        super()._resample(grid)
         self.generator.resize(grid)
 
     def _frequencies(self, grid: Grid) -> Tensor:
@@ -101,9 +105,13 @@ class Loope(Sinusoid):
         row, column = image.unit_coordinates()
         return torch.stack((column, row)).view(1, 2, *image)
 
+    def extra_repr(self) -> str:
+        """What it was made with, for `print(encoder)`."""
+        return f"{super().extra_repr()}, patch_size={self.patch_size}"
+
     def _check(self, images: Tensor | None, grid: Grid) -> None:
         """Looks at shape and dtype only: values would force a device to wait."""
-        if images is None:
+        if not isinstance(images, Tensor):
             raise LoopeError("'loope' reads the image: call encoder(images), or create it with inputs='xy'.")
         side, channels = self.patch_size, self.generator.channels
         if images.dim() != 4 or images.shape[1] != channels:

@@ -3,8 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from loope.core.errors import require
-from loope.core.grid import Grid, GridLike, as_grid
+from loope.core.grid import Grid, GridLike, as_size
 from loope.encoders.base import PositionalEncoder, register_encoder
 
 
@@ -22,8 +21,7 @@ class PositionalEncodingGenerator(PositionalEncoder):
 
     def __init__(self, dim: int, grid: GridLike, after: int = 0):
         super().__init__(dim, grid)
-        require(after >= 0, f"`after` must be the number of a block, from 0, got {after}.")
-        self.after = after
+        self.after = as_size(after, "after", least=0)
         self.convolution = nn.Conv2d(self.dim, self.dim, 3, padding=1, groups=self.dim)
 
     def mixes_after(self, layer: int) -> bool:
@@ -34,13 +32,14 @@ class PositionalEncodingGenerator(PositionalEncoder):
         """`(B, N, D)`: after block `after` the tokens plus their convolution, unchanged elsewhere."""
         if not self.mixes_after(layer):
             return tokens
+        self._check_tokens(tokens, grid)
         maps = tokens.transpose(1, 2).reshape(-1, self.dim, *grid)
         mixed: Tensor = self.convolution(maps).flatten(2).transpose(1, 2)
         return tokens + mixed
 
     def similarity(self, grid: GridLike | None = None) -> Tensor:
         """`(N, N)`: the cosine of what equal tokens (all ones) become; only the padding tells them apart."""
-        place = self.grid if grid is None else as_grid(grid)
+        place = self._place(grid)
         tokens = torch.ones(1, place.size, self.dim, device=self._anchor.device, dtype=self.dtype)
         vectors = nn.functional.normalize(self.mix(tokens, place, self.after)[0].float(), dim=-1)
         return vectors @ vectors.T

@@ -6,8 +6,8 @@ All on real numbers: channel pairs (0, 1), (2, 3), ... are turned as points in a
 import torch
 from torch import Tensor, nn
 
-from loope.core.errors import require, require_multiple
-from loope.core.grid import Grid, GridLike, as_grid, as_size
+from loope.core.errors import require_multiple
+from loope.core.grid import Grid, GridLike, as_positive, as_size
 from loope.encoders.base import PositionalEncoder, register_encoder
 
 
@@ -32,6 +32,8 @@ class Rotary(PositionalEncoder):
 
     def rotate(self, q: Tensor, k: Tensor, grid: Grid, layer: int) -> tuple[Tensor, Tensor]:
         """Queries and keys turned by their positions, so that scores depend on offsets."""
+        self._check_tokens(q, grid)
+        self._check_tokens(k, grid)
         angles = self.angles(grid, layer)
         cos, sin = angles.cos().to(q.dtype), angles.sin().to(q.dtype)
         return turn(q, cos, sin), turn(k, cos, sin)
@@ -41,7 +43,7 @@ class Rotary(PositionalEncoder):
 
         It is what two equal vectors with equally long channel pairs would score.
         """
-        place = self.grid if grid is None else as_grid(grid)
+        place = self._place(grid)
         total = torch.stack([self._kernel(self.angles(place, layer)) for layer in range(self._layers())])
         return total.mean(0)
 
@@ -80,8 +82,7 @@ class RopeAxial(Rotary):
 
     def __init__(self, dim: int, grid: GridLike, heads: int, temperature: float = 100.0):
         super().__init__(dim, grid, heads)
-        require(temperature > 0, f"`temperature` must be positive, got {temperature}.")
-        self.temperature = temperature
+        self.temperature = as_positive(temperature, "temperature")
 
     def _angles(self, grid: Grid) -> Tensor:
         return self._axial(*grid.coordinates(), self.temperature)
@@ -103,9 +104,8 @@ class RopeMixed(Rotary):
 
     def __init__(self, dim: int, grid: GridLike, heads: int, depth: int, temperature: float = 10.0):
         super().__init__(dim, grid, heads)
-        require(temperature > 0, f"`temperature` must be positive, got {temperature}.")
         count = self.pairs // 2
-        bands = temperature ** (-torch.arange(count) / count)
+        bands = as_positive(temperature, "temperature") ** (-torch.arange(count) / count)
         # Each head starts as axial rotary in a frame turned by a random angle.
         frame = torch.rand(as_size(depth, "depth"), self.heads, 1) * 2 * torch.pi
         direction = torch.cat((frame.expand(-1, -1, count), frame.expand(-1, -1, count) + torch.pi / 2), dim=-1)
@@ -113,6 +113,7 @@ class RopeMixed(Rotary):
 
     def angles(self, grid: Grid, layer: int) -> Tensor:
         """`(heads, N, d/2)`: row and column times their learned frequencies."""
+        self._check_layer(layer, self._layers())
         row, column = self.constant("_coordinates", grid).unbind(0)  # (N, 1) each
         frequencies = self.frequencies[:, layer, :, None].to(row.dtype)  # (2, heads, 1, d/2)
         return row * frequencies[0] + column * frequencies[1]
@@ -144,10 +145,9 @@ class ScaledRope(Rotary):
 
     def __init__(self, dim: int, grid: GridLike, heads: int, base: int = 14, temperature: float = 100.0):
         super().__init__(dim, grid, heads)
-        require(temperature > 0, f"`temperature` must be positive, got {temperature}.")
         self.base = as_size(base, "base")
-        self.temperature = temperature
+        self.temperature = as_positive(temperature, "temperature")
 
     def _angles(self, grid: Grid) -> Tensor:
-        row, column = (axis * (self.base / side) for axis, side in zip(grid.coordinates(), grid, strict=True))
+        row, column = (axis.double() * (self.base / side) for axis, side in zip(grid.coordinates(), grid, strict=True))
         return self._axial(row, column, self.temperature)

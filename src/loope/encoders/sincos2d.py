@@ -5,7 +5,7 @@ from torch import Tensor
 
 from loope.core.errors import require_multiple
 from loope.core.grid import Grid, GridLike
-from loope.encoders.base import PositionalEncoder, register_encoder
+from loope.encoders.base import StaticTable, register_encoder
 from loope.encoders.frequencies import sinusoids, vaswani
 
 
@@ -15,7 +15,7 @@ def _axis(position: Tensor, dim: int) -> Tensor:
 
 
 @register_encoder("sincos2d")
-class SinCos2d(PositionalEncoder):
+class SinCos2d(StaticTable):
     """Half of the width encodes the row, half the column.
 
     Args:
@@ -29,16 +29,12 @@ class SinCos2d(PositionalEncoder):
         super().__init__(dim, grid)
         require_multiple("dim", self.dim, 4, repr(self.name))
 
-    def embed(self, images: Tensor | None, grid: Grid) -> Tensor:
-        """`(1, N, D)`; the image is not used."""
-        return self.constant("_table", grid).to(self.dtype)
-
     def _table(self, grid: Grid) -> Tensor:
         return torch.cat([_axis(axis.double(), self.dim // 2) for axis in grid.coordinates()], dim=-1)[None]
 
 
 @register_encoder("sincos2d_sum")
-class SinCos2dSum(PositionalEncoder):
+class SinCos2dSum(StaticTable):
     """Sinusoids of row and column added, coordinates from -1 to 1: the paper's 2D baseline.
 
     A sum cannot tell (a, b) from (b, a): cells mirrored at the diagonal of a square grid get the same vector.
@@ -53,10 +49,6 @@ class SinCos2dSum(PositionalEncoder):
     def __init__(self, dim: int, grid: GridLike):
         super().__init__(dim, grid)
         require_multiple("dim", self.dim, 2, repr(self.name))
-
-    def embed(self, images: Tensor | None, grid: Grid) -> Tensor:
-        """`(1, N, D)`; the image is not used."""
-        return self.constant("_table", grid).to(self.dtype)
 
     def _table(self, grid: Grid) -> Tensor:
         row, column = grid.unit_coordinates()

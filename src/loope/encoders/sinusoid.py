@@ -5,7 +5,7 @@ from torch import Tensor
 
 from loope.core.errors import one_of, require, require_multiple
 from loope.core.grid import Grid, GridLike
-from loope.encoders.base import PositionalEncoder, register_encoder
+from loope.encoders.base import StaticTable, register_encoder
 from loope.encoders.frequencies import Frequencies, frequency_set, sinusoids
 from loope.orders import Order, create_order
 
@@ -13,7 +13,7 @@ PHASES = ("channel", "checkerboard")
 
 
 @register_encoder("sinusoid")
-class Sinusoid(PositionalEncoder):
+class Sinusoid(StaticTable):
     """Sinusoids of the position on a curve, by default the raster order of most transformers.
 
     Args:
@@ -44,9 +44,8 @@ class Sinusoid(PositionalEncoder):
         self.frequencies = frequency_set(frequencies, self.dim)
         self._ordered(self.grid)  # an unknown order is an error now, not at the first image
 
-    def embed(self, images: Tensor | None, grid: Grid) -> Tensor:
-        """`(1, N, D)`; the image is not used."""
-        return self.constant("_table", grid).to(self.dtype)
+    def _resample(self, grid: Grid) -> None:
+        self._ordered(grid)  # an order of one's own cannot follow: an error now, with the grid as it was
 
     def _ordered(self, grid: Grid) -> Order:
         if isinstance(self.order, Order):

@@ -9,7 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from loope.core.errors import LoopeError
+from loope.core.errors import LoopeError, require
 from loope.core.grid import Grid, as_grid
 from loope.core.registry import Registry
 from loope.orders.locality import Locality, locality
@@ -93,4 +93,8 @@ def create_order(name: str, height: int, width: int) -> Order:
     Raises:
         LoopeError: for an unknown name (the message lists the known ones) or sizes below 1.
     """
-    return Order(_CURVES[name](as_grid((height, width))), name)
+    grid = as_grid((height, width))
+    with torch.device("cpu"):  # an order is data, also where a default device holds no values, such as meta
+        order = Order(_CURVES[name](grid), name)
+    require(order.grid == grid, f"The order {name!r} gave a grid of {order.grid} cells when asked for {grid}.")
+    return order

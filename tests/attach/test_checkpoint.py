@@ -1,0 +1,173 @@
+"""Saving, loading, the hub's layout, freezing."""
+
+import copy
+import json
+
+import pytest
+import timm
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_model, save_file, save_model
+
+import loope
+from tests.attach.models import TIMM, images, make, predict, vit
+
+ARGS = {key: value for key, value in TIMM.items() if key not in ("img_size", "num_classes")}
+every_encoder = pytest.mark.parametrize("encoder", loope.list_encoders())
+
+
+@every_encoder
+def test_one_file_rebuilds_model_and_encoder(encoder, tmp_path):
+    model = make("ViT")
+    loope.attach(model, encoder, prefix="learned")
+    loope.resize(model, (48, 32))
+    path = loope.save(model, tmp_path / "model.safetensors", model_args=ARGS)
+    loaded = loope.load(path)
+    pixels = images(model, (48, 32))
+    assert torch.equal(predict(loaded, pixels), predict(model, pixels))
+    for again in (model, loaded):
+        loope.resize(again, (32, 32))
+        loope.detach(again)
+    assert torch.equal(predict(loaded), predict(make("ViT")))  # its own table came along too
+
+
+@pytest.mark.parametrize("name", ["DeiT distilled", "CaiT", "CrossViT", "HF ViT", "HF DeiT", "HF ViTModel"])
+def test_other_families(name, tmp_path):
+    model = make(name)
+    loope.attach(model, ["loope", ("rope_mixed", {"temperature": 20.0})], keep_own=True)
+    args = {}
+    if not name.startswith("HF"):
+        from tests.attach.models import CROSS
+
+        chosen = CROSS if name == "CrossViT" else TIMM
+        args = {key: value for key, value in chosen.items() if key not in ("img_size", "num_classes")}
+    loaded = loope.load(loope.save(model, tmp_path / "m.safetensors", model_args=args))
+    assert type(loaded) is type(model)
+    assert torch.equal(predict(loaded), predict(model))
+
+
+def test_tensors_and_orders_among_the_options_come_along(tmp_path):
+    model = make("ViT")
+    order = loope.create_order("hilbert", 4, 4).reverse()
+    loope.attach(model, [("sinusoid", {"order": order, "frequencies": torch.rand(48)}), "alibi2d"])
+    loaded = loope.load(loope.save(model, tmp_path / "m.safetensors", model_args=ARGS))
+    assert torch.equal(predict(loaded), predict(model))
+
+
+def test_a_file_that_could_not_be_read_again_is_not_written(tmp_path):
+    model = make("ViT")
+    loope.attach(model, "gilbert")
+    with pytest.raises(
+        loope.LoopeError, match=r"could not be built again .* pass what it was created with as model_args"
+    ):
+        loope.save(model, tmp_path / "m.safetensors")
+    assert not list(tmp_path.iterdir())
+    loope.detach(model)
+    with pytest.raises(loope.LoopeError, match="Nothing is attached"):
+        loope.save(model, tmp_path / "m.safetensors", model_args=ARGS)
+    bare = timm.models.VisionTransformer(**TIMM)
+    loope.attach(bare, "gilbert")
+    with pytest.raises(loope.LoopeError, match=r"made by timm\.create_model"):
+        loope.save(bare, tmp_path / "m.safetensors")
+
+
+def test_files_that_are_none_of_ours(tmp_path):
+    with pytest.raises(loope.LoopeError, match="There is no file"):
+        loope.load(tmp_path / "none.safetensors")
+    (tmp_path / "broken.safetensors").write_bytes(b"not a file of that kind")
+    with pytest.raises(loope.LoopeError, match="is damaged"):
+        loope.load(tmp_path / "broken.safetensors")
+    save_file({"a": torch.zeros(1)}, tmp_path / "other.safetensors")
+    with pytest.raises(loope.LoopeError, match=r"was not written by loope\.save"):
+        loope.load(tmp_path / "other.safetensors")
+    recipe = {"loope": json.dumps({"format": 99})}
+    save_file({"a": torch.zeros(1)}, tmp_path / "later.safetensors", metadata=recipe)
+    with pytest.raises(loope.LoopeError, match="has format 99; this version reads 1"):
+        loope.load(tmp_path / "later.safetensors")
+
+
+def test_a_class_outside_transformers_is_not_built(tmp_path):
+    model = make("HF ViT")
+    loope.attach(model, "gilbert")
+    path = loope.save(model, tmp_path / "m.safetensors")
+    with safe_open(path, "pt") as file:
+        recipe, state = json.loads(file.metadata()["loope"]), {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    for name in ("logging", "pipeline", "NoSuchModel"):
+        recipe["model"]["class"] = name
+        save_file(state, path, metadata={"loope": json.dumps(recipe)})
+        with pytest.raises(loope.LoopeError, match=f"transformers has no model class '{name}'"):
+            loope.load(path)
+
+
+@every_encoder
+def test_plain_safetensors_and_torch_state_dicts(encoder, tmp_path):
+    source, target = make("ViT"), make("ViT", seed=1)
+    loope.attach(source, encoder)
+    loope.attach(target, encoder)
+    save_model(source, tmp_path / "m.safetensors")
+    load_model(target, tmp_path / "m.safetensors")
+    assert torch.equal(predict(target), predict(source))
+    torch.save(source.state_dict(), tmp_path / "m.pt")
+    fresh = make("ViT", seed=2)
+    loope.attach(fresh, encoder)
+    fresh.load_state_dict(torch.load(tmp_path / "m.pt", weights_only=True))
+    assert torch.equal(predict(fresh), predict(source))
+
+
+@every_encoder
+def test_loading_into_the_wrong_attachment_names_both(encoder):
+    other = "sincos2d" if encoder != "sincos2d" else "gilbert"
+    source, target = make("ViT"), make("ViT")
+    loope.attach(source, encoder)
+    loope.attach(target, other)
+    with pytest.raises(
+        loope.LoopeError, match=f"has '{other}' attached, but the checkpoint was saved with '{encoder}'"
+    ):
+        target.load_state_dict(source.state_dict())
+
+
+def test_the_hubs_layout(tmp_path):
+    model = make("ViT")
+    loope.attach(model, "loope")
+    loope.HubModel(model, ARGS).save_pretrained(tmp_path)
+    assert (tmp_path / "model.safetensors").is_file()
+    loaded = loope.HubModel.from_pretrained(tmp_path)
+    assert torch.equal(predict(loaded.model), predict(model))
+    with torch.no_grad():
+        assert torch.equal(loaded(images(model)), predict(model))
+
+
+@every_encoder
+@pytest.mark.parametrize("name", ["ViT", "CrossViT", "HF DeiT"])
+def test_freezing_bakes_what_is_static(encoder, name):
+    model = make(name)
+    loope.attach(model, encoder)
+    side = images(model).shape[-1]
+    loope.resize(model, (side, 2 * side))
+    pixels = images(model, (side, 2 * side))
+    expected, frozen = predict(model, pixels), copy.deepcopy(model)
+    loope.freeze(frozen, (side, 2 * side))
+    torch.testing.assert_close(predict(frozen, pixels), expected, atol=1e-5, rtol=1e-5)
+    live = {"loope", "peg", "irpe"}
+    kept = list(frozen.loope.encoders.parameters())
+    assert bool(kept) == (encoder in live)
+    assert not any(parameter.requires_grad for parameter in frozen.parameters())
+    assert not list(frozen.loope.own.parameters())
+    with pytest.raises(loope.LoopeError, match="frozen for deployment"):
+        loope.detach(frozen)
+    with pytest.raises(loope.LoopeError, match="save the model before"):
+        loope.save(frozen, "never.safetensors")
+
+
+def test_a_frozen_model_refuses_other_sizes():
+    model = vit(dynamic_img_size=True).eval()
+    loope.attach(model, "gilbert")
+    loope.freeze(model, (32, 32))
+    with pytest.raises(loope.LoopeError, match="frozen for a grid of 4x4, got 8x8"):
+        predict(model, torch.randn(1, 3, 64, 64))
+    xy = vit().eval()
+    loope.attach(xy, "loope", inputs="xy")  # sees no image, so it can be baked
+    expected = predict(xy, images(xy))
+    loope.freeze(xy, (32, 32))
+    assert not list(xy.loope.encoders.parameters())
+    torch.testing.assert_close(predict(xy, images(xy)), expected)

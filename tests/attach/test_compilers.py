@@ -1,0 +1,69 @@
+"""torch.compile, torch.export and ONNX with attached models."""
+
+import logging
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+
+import loope
+from tests.attach.models import images, make, predict
+
+PAIRS = [("ViT", encoder) for encoder in loope.list_encoders()] + [
+    ("CaiT", "irpe"), ("CrossViT", "loope"), ("EVA", "rope_mixed"), ("BEiT", "alibi2d"), ("DeiT distilled", "peg"),
+    ("ViT, registers", "loope"), ("HF ViT", "rope_axial"),
+]  # fmt: skip
+every_pair = pytest.mark.parametrize(("name", "encoder"), PAIRS)
+
+
+def attached(name, encoder):
+    model = make(name)
+    loope.attach(model, encoder)
+    return model
+
+
+@every_pair
+def test_compile(name, encoder):
+    torch._dynamo.reset()
+    model = attached(name, encoder)
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(predict(compiled, images(model)), predict(model), atol=1e-4, rtol=1e-4)
+
+
+@every_pair
+def test_export_with_a_dynamic_batch(name, encoder):
+    model = attached(name, encoder)
+    argument = "pixel_values" if name.startswith("HF") else "x"
+    with torch.no_grad():
+        program = torch.export.export(
+            model,
+            (),
+            {argument: images(model)},
+            dynamic_shapes={argument: {0: torch.export.Dim("batch", min=1, max=64)}},
+        )
+        out = program.module()(**{argument: images(model, batch=5, seed=1)})
+    out = out if isinstance(out, torch.Tensor) else out.logits
+    torch.testing.assert_close(out, predict(model, images(model, batch=5, seed=1)), atol=1e-4, rtol=1e-4)
+
+
+@every_pair
+@pytest.mark.filterwarnings("ignore")  # the exporter's and onnxscript's own
+def test_onnx_agrees_with_torch(name, encoder, tmp_path):
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    model = attached(name, encoder)
+    argument = "pixel_values" if name.startswith("HF") else "x"
+    with torch.no_grad():
+        program = torch.onnx.export(
+            model,
+            (images(model),),
+            dynamo=True,
+            opset_version=18,
+            dynamic_shapes={argument: {0: "batch"}},
+            verbose=False,
+        )
+    program.save(tmp_path / "model.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx", providers=["CPUExecutionProvider"])
+    pixels = images(model, batch=3, seed=1)
+    (out, *_) = session.run(None, {session.get_inputs()[0].name: pixels.numpy()})
+    np.testing.assert_allclose(out, predict(model, pixels).numpy(), atol=1e-4, rtol=1e-4)

@@ -1,0 +1,158 @@
+"""What attached models compute, against other ways to compute it."""
+
+import pytest
+import timm
+import torch
+from torch import Tensor
+
+import loope
+from tests.attach.models import TIMM, eva, images, make, predict
+
+
+def randomised(model: torch.nn.Module) -> torch.nn.Module:
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.2)
+    return model.eval()
+
+
+def permuted_patches(pixels: Tensor, order: Tensor, side: int = 8) -> Tensor:
+    """The image with its patches in another order."""
+    batch, channels, height, width = pixels.shape
+    cut = pixels.unfold(2, side, side).unfold(3, side, side).reshape(batch, channels, -1, side, side)[:, :, order]
+    rows = cut.view(batch, channels, height // side, width // side, side, side).permute(0, 1, 2, 4, 3, 5)
+    return rows.reshape(batch, channels, height, width)
+
+
+@pytest.mark.parametrize("name", ["ViT", "ViT, registers", "DeiT distilled", "CaiT", "HF ViT"])
+def test_without_positions_the_order_of_patches_does_not_matter(name):
+    order = torch.randperm(16, generator=torch.Generator().manual_seed(3))
+    model = make(name)
+    pixels = images(model)
+    shuffled = permuted_patches(pixels, order)
+    assert torch.equal(permuted_patches(shuffled, order.argsort()), pixels)
+    loope.attach(model, "none")
+    torch.testing.assert_close(predict(model, shuffled), predict(model, pixels), atol=1e-4, rtol=1e-4)
+    loope.detach(model)
+    for encoder in ("learned", "gilbert", "peg", "alibi2d", "rope_axial"):
+        loope.attach(model, encoder)
+        for parameter in model.loope.encoders.parameters():
+            torch.nn.init.normal_(parameter)
+        moved = (predict(model, shuffled) - predict(model, pixels)).abs().max()
+        assert moved > 1e-3, encoder
+        loope.detach(model)
+
+
+def test_axial_rotary_is_evas_own():
+    torch.manual_seed(0)
+    model = randomised(eva(use_abs_pos_emb=False, rope_temperature=100.0))
+    own = predict(model, images(model))
+    loope.attach(model, "none")
+    assert not torch.allclose(predict(model, images(model)), own)
+    loope.detach(model)
+    loope.attach(model, "rope_axial", temperature=100.0)
+    torch.testing.assert_close(predict(model, images(model)), own, atol=1e-4, rtol=1e-4)
+
+
+def test_mixed_rotary_is_evas_own_with_its_frequencies():
+    torch.manual_seed(0)
+    model = randomised(eva(use_abs_pos_emb=False, rope_type="mixed", rope_grid_indexing="ij"))
+    own, frequencies = predict(model, images(model)), model.rope.freqs.detach().clone()
+    loope.attach(model, "rope_mixed")
+    assert not torch.allclose(predict(model, images(model)), own)
+    with torch.no_grad():
+        model.loope.encoders[0][0].frequencies.copy_(frequencies)
+    torch.testing.assert_close(predict(model, images(model)), own, atol=1e-4, rtol=1e-4)
+
+
+def test_a_bias_is_added_where_beit_adds_its_own():
+    torch.manual_seed(0)
+    model = randomised(timm.models.Beit(**TIMM, use_abs_pos_emb=False, use_rel_pos_bias=True))
+    with torch.no_grad():
+        for block in model.blocks:
+            block.attn.relative_position_bias_table[-3:] = 0  # the class token has no position with us
+    own = predict(model, images(model))
+    biases = [block.attn._get_rel_pos_bias()[:, :, 1:, 1:].detach() for block in model.blocks]
+
+    @loope.register_encoder("beits_bias")
+    class BeitsBias(loope.PositionalEncoder):
+        def bias(self, q, grid, layer):
+            return biases[layer]
+
+    loope.attach(model, "beits_bias")
+    torch.testing.assert_close(predict(model, images(model)), own, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("encoder", ["alibi2d", "irpe", "rope_mixed", "as2drope"])
+@pytest.mark.parametrize("name", ["ViT, registers", "ViT, qk norm", "HF DeiT"])
+def test_attention_against_a_slow_softmax(name, encoder):
+    model = make(name)
+    loope.attach(model, encoder)
+    made = model.loope.encoders[0][0]
+    torch.nn.init.normal_(next(made.parameters(), torch.empty(0)))
+    branch, layer = model.loope.branches[0], 1
+    branch.meet(branch.grid)
+    attention, count = branch.attentions[layer], branch.prefix
+    x = torch.randn(2, count + 16, 48)
+    if hasattr(attention, "qkv"):
+        q, k, v = attention.qkv(x).view(2, -1, 3, 3, 16).permute(2, 0, 3, 1, 4)
+        q, k, last = attention.q_norm(q), attention.k_norm(k), attention.proj
+    else:
+        heads = [
+            layer(x).view(2, -1, 3, 16).transpose(1, 2)
+            for layer in (attention.q_proj, attention.k_proj, attention.v_proj)
+        ]
+        (q, k, v), last = heads, attention.o_proj
+    scores = torch.zeros(2, 3, count + 16, count + 16)
+    if "rotate" in made.hooks():
+        q, k = q.clone(), k.clone()
+        q[:, :, count:], k[:, :, count:] = made.rotate(q[:, :, count:], k[:, :, count:], made.grid, layer)
+    else:
+        scores[:, :, count:, count:] = made.bias(q[:, :, count:], made.grid, layer)
+    for i in range(count + 16):
+        for j in range(count + 16):
+            scores[:, :, i, j] += (q[:, :, i] * k[:, :, j]).sum(-1) / 4  # the root of 16 channels a head
+    weights = scores.exp() / scores.exp().sum(-1, keepdim=True)
+    slow = last((weights @ v).transpose(1, 2).flatten(2))
+    out = attention(x)
+    torch.testing.assert_close(out if isinstance(out, Tensor) else out[0], slow, atol=1e-4, rtol=1e-3)
+
+
+def test_transformers_eager_and_fused_attention_agree():
+    model = make("HF ViT")
+    loope.attach(model, ["alibi2d", "rope_axial"])
+    fused = predict(model)
+    model.config._attn_implementation = "eager"
+    torch.testing.assert_close(predict(model), fused, atol=1e-4, rtol=1e-4)
+    with torch.no_grad():
+        assert model(images(model), output_attentions=True).attentions[0].shape == (2, 3, 17, 17)
+
+
+def test_the_fused_kernel_is_used(monkeypatch):
+    called = []
+    fused = torch.nn.functional.scaled_dot_product_attention
+    monkeypatch.setattr(
+        torch.nn.functional, "scaled_dot_product_attention", lambda *a, **k: called.append(k) or fused(*a, **k)
+    )
+    model = make("ViT")
+    loope.attach(model, "alibi2d")
+    predict(model)
+    assert len(called) == 2
+    assert all(call["attn_mask"].shape == (1, 3, 17, 17) for call in called)
+
+
+def test_loope_sees_the_pixels_the_model_sees():
+    seen = {}
+    model = make("ViT")
+    loope.attach(model, "loope")
+    encoder, pixels = model.loope.encoders[0][0], images(model)
+    encoder.generator.register_forward_hook(lambda module, args, out: seen.update(images=args[0], offsets=out))
+    predict(model, pixels)
+    assert torch.equal(seen["images"], pixels)
+    assert torch.equal(seen["offsets"], encoder.offsets(pixels))
+    cross = make("CrossViT")
+    loope.attach(cross, "loope")
+    shapes = []
+    for (each,) in cross.loope.encoders:
+        each.generator.register_forward_hook(lambda module, args, out: shapes.append(tuple(args[0].shape[-2:])))
+    predict(cross)
+    assert shapes == [(48, 48), (32, 32)]  # each branch at its own scale
