@@ -85,6 +85,8 @@ def test_encoders_lists_all_of_them():
         (["order", "--grid", "14by14"], "HEIGHTxWIDTH"),
         (["order", "--grid", "0x3"], "at least 1x1"),
         (["encoders", "--dim", "-1"], "`dim` must be"),
+        (["encoders", "nosuch*"], "Unknown encoder 'nosuch*'"),
+        (["order", "--draw", "orders.svg"], "name orders.png instead"),
     ],
 )
 def test_mistakes_end_in_a_message(arguments, message, monkeypatch, capsys):
@@ -96,6 +98,28 @@ def test_mistakes_end_in_a_message(arguments, message, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["loope", "--debug", *arguments])
     with pytest.raises(loope.LoopeError):
         cli.main()
+
+
+def test_files_that_cannot_be_used_end_in_a_message(tmp_path, monkeypatch, capsys):
+    (tmp_path / "file").write_text("in the way")
+    for arguments in (
+        ["demo", "--out", str(tmp_path / "file")],
+        ["order", "raster", "--draw", str(tmp_path / "file" / "x.png")],
+    ):
+        monkeypatch.setattr(sys, "argv", ["loope", *arguments])
+        with pytest.raises(SystemExit) as stopped:
+            cli.main()
+        assert stopped.value.code == 1
+        assert str(tmp_path / "file") in capsys.readouterr().err
+
+
+def test_sizes_that_some_encoders_cannot_take():
+    rows = {
+        row["name"]: row for row in json.loads(runner.invoke(cli.app, ["encoders", "--dim", "190", "--json"]).output)
+    }
+    assert rows["sincos2d"]["parameters"] is None
+    assert rows["learned"]["parameters"] == 190 * 196
+    assert re.search(r"raster +│ - ", runner.invoke(cli.app, ["order", "--grid", "1x1"]).output)
 
 
 def test_the_demo_learns_and_reports(tmp_path):

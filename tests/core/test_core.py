@@ -9,7 +9,7 @@ from scipy.stats import rankdata, spearmanr
 
 from loope.core.errors import LoopeError, nearest_first, require_multiple
 from loope.core.files import write_atomic
-from loope.core.grid import Grid, as_grid, as_size
+from loope.core.grid import Grid, as_grid, as_positive, as_size
 from loope.core.ranks import average_ranks, spearman
 from loope.core.registry import Registry
 
@@ -43,7 +43,7 @@ def test_grid_reads_sides_and_pairs():
     assert column.tolist() == [-1, 0, 1]
 
 
-@pytest.mark.parametrize("bad", [0, -1, (0, 3), (3, -2), 2.5, (1, 2, 3), (1,), "14x14", None, (2, "a")])
+@pytest.mark.parametrize("bad", [0, -1, (0, 3), (3, -2), 2.5, (1, 2, 3), (1,), "14x14", None, (2, "a"), True])
 def test_grids_that_are_none(bad):
     with pytest.raises(LoopeError, match="`grid` must be"):
         as_grid(bad)
@@ -53,6 +53,13 @@ def test_grids_that_are_none(bad):
 def test_sizes_that_are_none(bad):
     with pytest.raises(LoopeError, match="`dim` must be a whole number from 1 up"):
         as_size(bad, "dim")
+
+
+@pytest.mark.parametrize("bad", [0, -1.5, float("nan"), float("inf"), "1", None, True])
+def test_numbers_that_are_not_positive(bad):
+    assert as_positive(2, "std") == 2.0
+    with pytest.raises(LoopeError, match="`std` must be a positive number"):
+        as_positive(bad, "std")
 
 
 def test_multiples_name_what_would_do():

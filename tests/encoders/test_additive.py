@@ -171,6 +171,13 @@ def test_learned_resamples_as_timm_does(old, new):
     )
 
 
+def test_learned_starts_small():
+    assert loope.create_encoder("learned", 64, 14).table.std().item() == pytest.approx(0.02, rel=0.1)
+    assert loope.create_encoder("learned", 64, 14, std=0.5).table.std().item() == pytest.approx(0.5, rel=0.1)
+    with pytest.raises(loope.LoopeError, match="`std` must be a positive number, got -1"):
+        loope.create_encoder("learned", 64, 14, std=-1)
+
+
 def test_resize_keeps_what_is_frozen_frozen():
     encoder = loope.create_encoder("loope", 8, 3, patch_size=2).requires_grad_(False)
     encoder.resize(4)
@@ -210,7 +217,24 @@ def test_widths_an_encoder_cannot_take(name, dim, message):
         loope.create_encoder(name, dim, 3, patch_size=2)
 
 
+def test_encoders_must_be_classes_of_the_protocol_and_may_have_free_options():
+    with pytest.raises(loope.LoopeError, match=r"must be a subclass of loope\.PositionalEncoder"):
+        loope.register_encoder("function")(lambda dim, grid: None)
+
+    @loope.register_encoder("free")
+    class Free(loope.PositionalEncoder):
+        def __init__(self, dim, grid, **options):
+            super().__init__(dim, grid)
+            self.options = options
+
+    assert loope.create_encoder("free", 8, 2, heads=3, colour="red").options == {"colour": "red"}
+
+
 def test_options_are_checked():
+    with pytest.raises(
+        loope.LoopeError, match=r"Unknown option of the encoder 'sinusoid': 'heads_'; use one of: phase,"
+    ):
+        loope.create_encoder("sinusoid", 8, 3, heads_=2)
     with pytest.raises(loope.LoopeError, match="Unknown phase 'chanel'; use one of: channel, checkerboard"):
         loope.create_encoder("sinusoid", 8, 3, phase="chanel")
     with pytest.raises(loope.LoopeError, match="`features` must be divisible by 2"):

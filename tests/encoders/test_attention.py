@@ -54,6 +54,19 @@ def test_mixed_rotary_starts_as_axial_in_a_turned_frame():
     assert not torch.allclose(frequencies[0, 0, 0], frequencies[0, 1, 2])
 
 
+def test_scaled_rotary_is_exact_whatever_the_default_dtype():
+    before = torch.get_default_dtype()
+    try:
+        torch.set_default_dtype(torch.bfloat16)
+        encoder = loope.create_encoder("as2drope", DIM, (7, 29), heads=HEADS).double()
+        rough = encoder.angles(encoder.grid, 0)
+    finally:
+        torch.set_default_dtype(before)
+    torch.testing.assert_close(
+        rough, loope.create_encoder("as2drope", DIM, (7, 29), heads=HEADS).double().angles(encoder.grid, 0)
+    )
+
+
 def test_scaled_rotary_is_axial_at_the_base_grid_and_scales_elsewhere():
     axial, scaled = make("rope_axial", grid=(7, 14)), make("as2drope", grid=(7, 14), base=7)
     rows, columns = axial.angles(axial.grid, 0)[0].chunk(2, dim=-1)

@@ -105,22 +105,79 @@ def test_inputs_are_what_the_generator_sees():
     assert make(channels=1, inputs="rgb").offsets(torch.randn(2, 1, 12, 16)).shape == (2, 12)
 
 
-def test_resized_mixer_keeps_what_it_does_to_smooth_maps():
-    encoder = make((6, 6), mixer="linear")
-    linear = encoder.generator.mixer
-    weight, bias = _resampled(linear, Grid(6, 6), Grid(6, 6))
-    assert weight is linear.weight
-    assert bias is linear.bias
-    # A mixer that gives every cell the mean of the map, plus a ramp: on any grid it should still do just that.
+def mixer_on(grid, weight, bias):
+    encoder = make(grid, mixer="linear")
     with torch.no_grad():
-        linear.weight.fill_(1 / 36)
-        linear.bias.copy_(torch.linspace(0, 1, 6).repeat(6))
+        encoder.generator.mixer.weight.copy_(weight)
+        encoder.generator.mixer.bias.copy_(bias)
+    return encoder.generator.mixer
+
+
+def test_a_resized_mixer_still_takes_the_mean():
+    """A mixer that gives every cell the mean of the map does so on a grid with other numbers of cells too."""
+    linear = mixer_on((6, 6), torch.full((36, 36), 1 / 36), torch.zeros(36))
+    weight, _ = _resampled(linear, Grid(6, 6), Grid(6, 6))
+    assert weight is linear.weight
+    weight, _ = _resampled(linear, Grid(6, 6), Grid(9, 8))
+    torch.testing.assert_close(weight, torch.full((72, 72), 1 / 72))
+
+
+def test_a_resized_mixer_keeps_inputs_and_outputs_apart():
+    """Outputs that grow with the row, whatever comes in; inputs that count the more, the further right they are."""
+    row, column = (axis.float() for axis in Grid(6, 6).coordinates())
+    linear = mixer_on((6, 6), row[:, None] * column[None, :], torch.linspace(0, 1, 6).repeat(6))
     weight, bias = _resampled(linear, Grid(6, 6), Grid(9, 4))
-    assert weight.shape == (36, 36)
-    torch.testing.assert_close(weight.sum(1), torch.ones(36))
+    by_cell = weight.view(9, 4, 9, 4)
+    assert bool((by_cell.diff(dim=0) > 0)[..., 1:].all())  # outputs: row
+    assert bool((by_cell.diff(dim=3) > 0)[1:].all())  # inputs: column
+    torch.testing.assert_close(by_cell, by_cell[:, :1, :1].expand_as(by_cell), atol=1e-4, rtol=1e-4)
     across = bias.view(9, 4)
-    torch.testing.assert_close(across, across[:1].expand(9, 4))  # a ramp along columns stays one
+    torch.testing.assert_close(across, across[:1].expand(9, 4))
     assert bool((across.diff(dim=1) > 0).all())
+
+
+def test_a_mixer_in_half_precision_is_resampled_in_full():
+    linear = mixer_on((6, 6), torch.randn(36, 36), torch.randn(36)).bfloat16()
+    exact = torch.nn.Linear(36, 36)
+    exact.load_state_dict({key: value.float() for key, value in linear.state_dict().items()})
+    weight, _ = _resampled(linear, Grid(6, 6), Grid(9, 8))
+    assert torch.equal(weight, _resampled(exact, Grid(6, 6), Grid(9, 8))[0].bfloat16())
+
+
+def test_a_resized_encoder_knows_its_size():
+    encoder = make((3, 4)).resize((5, 6))
+    assert (encoder.generator.mixer.in_features, encoder.generator.mixer.out_features) == (30, 30)
+    assert encoder.generator.grid == encoder.grid == Grid(5, 6)
+
+
+def test_options_change_the_layers_they_name():
+    assert make(mixer="conv").generator.mixer.kernel_size == (5, 5)
+    assert not list(make(mixer="none").generator.mixer.parameters())
+    for name, kind, other in (("relu", torch.nn.ReLU, torch.nn.GELU), ("gelu", torch.nn.GELU, torch.nn.ReLU)):
+        kinds = [type(layer) for layer in make(activation=name).generator.refine]
+        assert (kinds.count(kind), kinds.count(other)) == (5, 0)
+
+
+def test_half_precision_images_into_a_full_precision_encoder():
+    encoder, images = make().eval(), torch.rand(2, 3, 12, 16).half()
+    assert torch.equal(encoder(images), encoder(images.float()))
+
+
+def test_similarity_is_that_of_the_static_order_with_the_same_options():
+    options = {"order": "spiral", "frequencies": "geometric:0.8", "phase": "checkerboard"}
+    encoder = make(**options).double()
+    static = loope.create_encoder("sinusoid", 16, (3, 4), **options).double()
+    torch.testing.assert_close(encoder.similarity(), static.similarity())
+    assert encoder.similarity().dtype == torch.float64
+    assert not torch.allclose(encoder.similarity(), make().double().similarity())
+
+
+def test_an_order_of_ones_own_cannot_follow_to_another_grid():
+    encoder = make(order=loope.create_order("hilbert", 3, 4))
+    with pytest.raises(loope.LoopeError, match="for a grid of 3x4 cells, got 4x4"):
+        encoder.resize((4, 4))
+    assert encoder.grid == Grid(3, 4)
+    assert encoder.eval()(torch.rand(1, 3, 12, 16)).shape == (1, 12, 16)
 
 
 def test_batches_of_one_patch_cannot_train():
@@ -140,6 +197,8 @@ def test_batches_of_one_patch_cannot_train():
         (torch.zeros(2, 3, 12, 16, dtype=torch.uint8), r"got torch.uint8; use images.float\(\) / 255"),
         (torch.rand(2, 3, 16, 12), r"12x16 pixels for 3x4 patches of 4, got 16x12; call resize\(\(4, 3\)\)"),
         (torch.rand(2, 3, 13, 17), "got 13x17; resize them to 12x16"),
+        (torch.rand(2, 3, 15, 1), "got 15x1; resize them to 16x4"),
+        ([[1.0]], "reads the image"),
     ],
 )
 def test_images_that_do_not_fit(images, message):

@@ -37,6 +37,7 @@ def demo(
     from loope.core.files import write_atomic
     from loope.reports import html, plots
 
+    out.mkdir(parents=True, exist_ok=True)  # a folder that cannot be is an error now, not after the work
     torch.manual_seed(seed)
     console = Console()
     head, rows, curves, maps = _measure(console)

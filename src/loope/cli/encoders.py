@@ -12,7 +12,7 @@ def encoders(
     dim: Annotated[int, typer.Option(help="Width of the tokens.")] = 768,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
 ) -> None:
-    """List the encoders: where each acts, its parameters in a ViT-Base, its paper and its options.
+    """List the encoders: where each acts, its parameters at this size (- if it cannot take it), its paper and options.
 
     Examples:
         loope encoders
@@ -31,5 +31,6 @@ def encoders(
         return
     table = Table("encoder", "kind", "parameters", "paper", "options", title=f"Encoders at {grid}, width {dim}")
     for row in rows:
-        table.add_row(row.name, row.kind, f"{row.parameters:,}", row.paper, ", ".join(row.options))
+        count = "-" if row.parameters is None else f"{row.parameters:,}"
+        table.add_row(row.name, row.kind, count, row.paper, ", ".join(row.options))
     Console().print(table)

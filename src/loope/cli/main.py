@@ -39,11 +39,19 @@ def common(
 
 
 def main() -> None:
-    """Run the command line; a user's mistake ends in a message and exit code 2, not in a traceback."""
+    """Run the command line: mistakes end in a message and exit code 2, files that cannot be used in exit code 1."""
     try:
         app()
     except LoopeError as error:
         if "--debug" in sys.argv:
             raise
-        typer.secho(f"Error: {error}", fg=typer.colors.RED, err=True)
-        sys.exit(2)
+        _stop(str(error), 2)
+    except OSError as error:
+        if "--debug" in sys.argv:
+            raise
+        _stop(f"{error.strerror}: {error.filename}", 1)
+
+
+def _stop(message: str, code: int) -> None:
+    typer.secho(f"Error: {message}", fg=typer.colors.RED, err=True)
+    sys.exit(code)

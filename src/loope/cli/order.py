@@ -24,6 +24,7 @@ def order(
     from rich.table import Table
 
     from loope.cli.options import read_grid
+    from loope.core.errors import require
     from loope.core.files import write_atomic
     from loope.orders import create_order, list_orders
 
@@ -33,6 +34,7 @@ def order(
     if draw is not None:
         from loope.reports import plots
 
+        require(draw.suffix == ".png", f"Drawings are PNG files; name {draw.with_suffix('.png')} instead of {draw}.")
         write_atomic(draw, plots.png(plots.orders(chosen)))
     if as_json:
         # JSON has no NaN: a score that a grid is too small for is null.
@@ -41,5 +43,6 @@ def order(
         return
     table = Table("order", "neighbour distance", "kept", "rank correlation", title=f"Patch orders on {size}")
     for name, score in scores.items():
-        table.add_row(name, f"{score.neighbour_distance:.3f}", f"{score.kept:.1%}", f"{score.rank_correlation:.3f}")
+        shown = (f"{score.neighbour_distance:.3f}", f"{score.kept:.1%}", f"{score.rank_correlation:.3f}")
+        table.add_row(name, *("-" if cell.startswith("nan") else cell for cell in shown))
     Console().print(table)

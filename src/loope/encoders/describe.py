@@ -3,8 +3,9 @@
 import inspect
 from typing import NamedTuple
 
-from loope.core.grid import Grid
-from loope.encoders.base import KINDS, create_encoder, encoder_class, list_encoders
+from loope.core.errors import LoopeError, unknown
+from loope.core.grid import Grid, as_size
+from loope.encoders.base import KINDS, PositionalEncoder, create_encoder, encoder_class, list_encoders
 
 MODEL = ("dim", "grid", "patch_size", "channels", "heads", "depth")  # described by the model, not chosen
 
@@ -14,26 +15,39 @@ class Description(NamedTuple):
 
     name: str
     kind: str
-    parameters: int
+    parameters: int | None
     paper: str
     summary: str
     options: list[str]
 
 
 def describe(grid: Grid, dim: int = 768, pattern: str = "*") -> list[Description]:
-    """The encoders whose name matches, as they are in a ViT of this width with 12 blocks and heads of 64 channels."""
-    rows = []
-    for name in list_encoders(pattern):
-        cls = encoder_class(name)
-        made = create_encoder(name, dim, grid, patch_size=16, heads=max(1, dim // 64), depth=12)
-        rows.append(
-            Description(
-                name=name,
-                kind=", ".join(KINDS[hook] for hook in cls.hooks()),
-                parameters=sum(parameter.numel() for parameter in made.parameters()),
-                paper=cls.paper,
-                summary=(inspect.getdoc(cls) or "").split("\n", 1)[0],
-                options=[option for option in inspect.signature(cls).parameters if option not in MODEL],
-            )
-        )
-    return rows
+    """The encoders whose name matches, as they are in a ViT of this width with 12 blocks and heads of 64 channels.
+
+    Raises:
+        LoopeError: if no name matches.
+    """
+    names = list_encoders(pattern)
+    if not names:
+        raise unknown("encoder", pattern, list_encoders())
+    return [_describe(name, encoder_class(name), grid, as_size(dim, "dim")) for name in names]
+
+
+def _describe(name: str, cls: type[PositionalEncoder], grid: Grid, dim: int) -> Description:
+    try:
+        made = create_encoder(name, dim, grid, patch_size=16, heads=_heads(dim), depth=12)
+    except LoopeError:  # a width it cannot take
+        made = None
+    return Description(
+        name=name,
+        kind=", ".join(KINDS[hook] for hook in cls.hooks()),
+        parameters=None if made is None else sum(parameter.numel() for parameter in made.parameters()),
+        paper=cls.paper,
+        summary=(inspect.getdoc(cls) or "").split("\n", 1)[0],
+        options=[option for option in inspect.signature(cls).parameters if option not in MODEL],
+    )
+
+
+def _heads(dim: int) -> int:
+    """Heads of about 64 channels that divide the width."""
+    return next(count for count in range(max(1, dim // 64), 0, -1) if dim % count == 0)
