@@ -1,9 +1,12 @@
 """Draws the pictures and writes the tables of README.md and docs/; `make docs` runs it, a test finds stale tables."""
 
 import re
+import sys
 from pathlib import Path
 
 import torch
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from loope.core.files import write_atomic
 from loope.core.grid import Grid
@@ -11,6 +14,7 @@ from loope.encoders import create_encoder
 from loope.encoders.describe import describe
 from loope.orders import create_order, list_orders
 from loope.reports import plots
+from tests.attach import matrix
 
 ROOT = Path(__file__).parent.parent
 GRID = Grid(14, 14)
@@ -39,7 +43,11 @@ def encoders_table() -> str:
     return "\n".join(lines)
 
 
-TABLES = {("docs/orders.md", "orders"): orders_table, ("README.md", "encoders"): encoders_table}
+TABLES = {
+    ("docs/orders.md", "orders"): orders_table,
+    ("README.md", "encoders"): encoders_table,
+    ("docs/attach.md", "matrix"): matrix.table,
+}
 
 
 def with_table(page: str, mark: str, table: str) -> str:

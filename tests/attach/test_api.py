@@ -281,3 +281,13 @@ def test_mistakes():
 def test_every_model_of_the_list_is_named_in_the_documents():
     text = (Path(__file__).parents[2] / "docs" / "attach.md").read_text()
     assert all(re.search(rf"^\| {re.escape(name)} \|", text, re.MULTILINE) for name in MODELS)
+
+
+def test_transformers_own_way_to_another_size():
+    model = make("HF ViT")
+    loope.attach(model, "rope_mixed")
+    pixels = images(model, (64, 48))
+    with torch.no_grad():
+        called = model(pixels, interpolate_pos_encoding=True).logits
+    loope.resize(model, (64, 48))
+    torch.testing.assert_close(called, predict(model, pixels), atol=1e-5, rtol=1e-5)

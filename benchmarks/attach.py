@@ -1,0 +1,130 @@
+"""Claims: what an attached encoder costs against the model's own learned table, as a ratio in one run.
+
+LOOPE: a training step at most 1.03x on ViT-Base/16 at 224 px and 1.06x on ViT-Tiny, inference at most 1.03x on both.
+Static additive encoders at most 1.01x, rotary at most 1.15x, bias with the fused kernel at most 1.25x.
+The variants take turns, step by step; ratios are medians of the ratios of steps that ran side by side.
+
+    python benchmarks/attach.py [--models vit_tiny_patch16_224] [--repeats 15]
+"""
+
+import argparse
+import multiprocessing
+import resource
+import statistics
+import time
+from collections.abc import Callable
+
+import timm
+import torch
+from torch import nn
+
+import loope
+
+VARIANTS: dict[str, dict] = {
+    "own table": {},
+    "sincos2d": {"encoder": "sincos2d"},
+    "gilbert": {"encoder": "gilbert"},
+    "loope": {"encoder": "loope"},
+    "rope_axial": {"encoder": "rope_axial"},
+    "rope_mixed": {"encoder": "rope_mixed"},
+    "alibi2d": {"encoder": "alibi2d"},
+    "irpe bias": {"encoder": "irpe", "mode": "bias"},
+}
+BARS = {
+    ("vit_base_patch16_224", "train"): {"loope": 1.03},
+    ("vit_tiny_patch16_224", "train"): {"loope": 1.06},
+    ("vit_base_patch16_224", "infer"): {"loope": 1.03},
+    ("vit_tiny_patch16_224", "infer"): {"loope": 1.03},
+}
+COMMON = {"sincos2d": 1.01, "gilbert": 1.01, "rope_axial": 1.15, "rope_mixed": 1.15, "alibi2d": 1.25, "irpe bias": 1.25}
+BATCH = {"vit_base_patch16_224": 4, "vit_tiny_patch16_224": 16}
+
+
+def build(name: str, variant: str) -> nn.Module:
+    torch.manual_seed(0)
+    model = timm.create_model(name, num_classes=10)
+    if VARIANTS[variant]:
+        loope.attach(model, **VARIANTS[variant])
+    return model
+
+
+def stepper(model: nn.Module, images: torch.Tensor, mode: str) -> Callable[[], None]:
+    """A training step (forward, backward, SGD) or an inference pass."""
+    model.train(mode == "train")
+    optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=1e-3)
+
+    def train() -> None:
+        optimizer.zero_grad()
+        model(images).square().mean().backward()
+        optimizer.step()
+
+    def infer() -> None:
+        with torch.inference_mode():
+            model(images)
+
+    return train if mode == "train" else infer
+
+
+def ratios(name: str, mode: str, repeats: int) -> dict[str, tuple[float, float]]:
+    """Median seconds of each variant, and the median of its ratio to the own table's step of the same turn."""
+    images = torch.randn(BATCH[name], 3, 224, 224)
+    steps = {variant: stepper(build(name, variant), images, mode) for variant in VARIANTS}
+    for step in steps.values():
+        step()
+    spent: dict[str, list[float]] = {variant: [] for variant in steps}
+    for turn in range(repeats):
+        order = list(steps) if turn % 2 == 0 else list(reversed(steps))  # a drift of the machine hits all alike
+        for variant in order:
+            start = time.perf_counter()
+            steps[variant]()
+            spent[variant].append(time.perf_counter() - start)
+    own = spent["own table"]
+    return {
+        variant: (statistics.median(times), statistics.median(t / o for t, o in zip(times, own, strict=True)))
+        for variant, times in spent.items()
+    }
+
+
+def peak(name: str, variant: str, mode: str, answer) -> None:
+    step = stepper(build(name, variant), torch.randn(BATCH[name], 3, 224, 224), mode)
+    step()
+    step()
+    answer.put(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+
+
+def peak_memory(name: str, variant: str, mode: str) -> float:
+    """Peak resident megabytes of a process of its own that takes two steps."""
+    context = multiprocessing.get_context("spawn")
+    answer = context.Queue()
+    process = context.Process(target=peak, args=(name, variant, mode, answer))
+    process.start()
+    megabytes = answer.get()
+    process.join()
+    return megabytes
+
+
+def main() -> None:
+    """Measure, print, and fail if a claim does not hold."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--models", nargs="+", default=list(BATCH))
+    parser.add_argument("--repeats", type=int, default=15)
+    arguments = parser.parse_args()
+    missed = []
+    for name in arguments.models:
+        for mode in ("train", "infer"):
+            repeats = max(5, arguments.repeats // 2) if "base" in name else arguments.repeats
+            print(
+                f"\n{name}, {mode}, batch {BATCH[name]}\n{'variant':12} {'ms':>9} {'ratio':>7} {'bar':>6} {'peak MB':>8}"
+            )
+            for variant, (seconds, ratio) in ratios(name, mode, repeats).items():
+                bar = {**COMMON, **BARS[name, mode]}.get(variant)
+                memory = peak_memory(name, variant, mode)
+                print(f"{variant:12} {1000 * seconds:9.1f} {ratio:7.3f} {bar or '':>6} {memory:8.0f}", flush=True)
+                if bar and ratio > bar:
+                    missed.append(f"{name} {mode} {variant}: {ratio:.3f} > {bar}")
+    if missed:
+        raise SystemExit("claims that do not hold:\n" + "\n".join(missed))
+
+
+if __name__ == "__main__":
+    main()
