@@ -113,9 +113,8 @@ def main() -> None:
     for name in arguments.models:
         for mode in ("train", "infer"):
             repeats = max(5, arguments.repeats // 2) if "base" in name else arguments.repeats
-            print(
-                f"\n{name}, {mode}, batch {BATCH[name]}\n{'variant':12} {'ms':>9} {'ratio':>7} {'bar':>6} {'peak MB':>8}"
-            )
+            print(f"\n{name}, {mode}, batch {BATCH[name]}")
+            print(f"{'variant':12} {'ms':>9} {'ratio':>7} {'bar':>6} {'peak MB':>8}")
             for variant, (seconds, ratio) in ratios(name, mode, repeats).items():
                 bar = {**COMMON, **BARS[name, mode]}.get(variant)
                 memory = peak_memory(name, variant, mode)

@@ -31,14 +31,15 @@ def test_without_positions_the_order_of_patches_does_not_matter(name):
     shuffled = permuted_patches(pixels, order)
     assert torch.equal(permuted_patches(shuffled, order.argsort()), pixels)
     loope.attach(model, "none")
-    torch.testing.assert_close(predict(model, shuffled), predict(model, pixels), atol=1e-4, rtol=1e-4)
+    noise = (predict(model, shuffled) - predict(model, pixels)).abs().max()
+    assert noise < 5e-6  # sums in another order round differently
     loope.detach(model)
     for encoder in ("learned", "gilbert", "peg", "alibi2d", "rope_axial"):
         loope.attach(model, encoder)
         for parameter in model.loope.encoders.parameters():
             torch.nn.init.normal_(parameter)
         moved = (predict(model, shuffled) - predict(model, pixels)).abs().max()
-        assert moved > 1e-3, encoder
+        assert moved > 1e-5 + 10 * noise, encoder
         loope.detach(model)
 
 
