@@ -26,20 +26,19 @@ def permuted_patches(pixels: Tensor, order: Tensor, side: int = 8) -> Tensor:
 @pytest.mark.parametrize("name", ["ViT", "ViT, registers", "DeiT distilled", "CaiT", "HF ViT"])
 def test_without_positions_the_order_of_patches_does_not_matter(name):
     order = torch.randperm(16, generator=torch.Generator().manual_seed(3))
-    model = make(name)
-    pixels = images(model)
+    model = make(name).double()  # sums in another order round differently: leave that far behind
+    pixels = images(model).double()
     shuffled = permuted_patches(pixels, order)
     assert torch.equal(permuted_patches(shuffled, order.argsort()), pixels)
     loope.attach(model, "none")
-    noise = (predict(model, shuffled) - predict(model, pixels)).abs().max()
-    assert noise < 5e-6  # sums in another order round differently
+    assert (predict(model, shuffled) - predict(model, pixels)).abs().max() < 1e-12
     loope.detach(model)
     for encoder in ("learned", "gilbert", "peg", "alibi2d", "rope_axial"):
         loope.attach(model, encoder)
         for parameter in model.loope.encoders.parameters():
             torch.nn.init.normal_(parameter)
         moved = (predict(model, shuffled) - predict(model, pixels)).abs().max()
-        assert moved > 1e-5 + 10 * noise, encoder
+        assert moved > 1e-7, encoder
         loope.detach(model)
 
 
