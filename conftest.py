@@ -1,6 +1,13 @@
 """Shared by all tests, those in docstrings and documents included."""
 
+import os
+
 import pytest
+from hypothesis import settings
+
+# A busy machine is no failure; and what CI draws, everybody can draw again.
+settings.register_profile("loope", deadline=None, derandomize=bool(os.environ.get("CI")))
+settings.load_profile("loope")
 
 
 @pytest.fixture(autouse=True)
