@@ -18,6 +18,8 @@ _HOME = {
     "create_encoder": "loope.encoders",
     "list_encoders": "loope.encoders",
     "register_encoder": "loope.encoders",
+    "ThreeCell": "loope.data.three_cell",
+    "ThreeCellScore": "loope.metrics.three_cell",
     "plots": "loope.reports.plots",
 }
 
@@ -26,10 +28,12 @@ __all__ = [*_HOME, "__version__"]
 if TYPE_CHECKING:
     import loope.reports.plots as plots  # noqa: F401
     from loope.core.errors import LoopeError as LoopeError
+    from loope.data.three_cell import ThreeCell as ThreeCell
     from loope.encoders import PositionalEncoder as PositionalEncoder
     from loope.encoders import create_encoder as create_encoder
     from loope.encoders import list_encoders as list_encoders
     from loope.encoders import register_encoder as register_encoder
+    from loope.metrics.three_cell import ThreeCellScore as ThreeCellScore
     from loope.orders import Order as Order
     from loope.orders import create_order as create_order
     from loope.orders import list_orders as list_orders
