@@ -64,12 +64,12 @@ class Stream(IterableDataset[tuple[Tensor, Tensor]]):
         self.cell = cell
         self.rank = rank
 
-    def cells(self, count: int = DRAWN_AT_ONCE) -> Iterator[Tensor]:
-        """Endless `(count, 3, 2)` int64 cells."""
+    def cells(self) -> Iterator[Tensor]:
+        """Endless `(4096, 3, 2)` int64 cells: the samples, before they are drawn."""
         worker = get_worker_info()  # each worker of a DataLoader draws samples of its own
         random = self.recipe.generator("stream", self.rank, worker.id if worker else 0)
         while True:
-            yield self.recipe.draw(count, random)
+            yield self.recipe.draw(DRAWN_AT_ONCE, random)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Endless images, `(3, H, W)` float32 in 0..1, with labels, `(6,)` int64."""
@@ -78,11 +78,15 @@ class Stream(IterableDataset[tuple[Tensor, Tensor]]):
                 yield render(one[None], self.grid, self.cell)[0], label
 
     def batches(self, batch_size: int = 64, device: Any = None) -> Iterator[tuple[Tensor, Tensor]]:
-        """Endless batches made on `device`: `(B, 3, H, W)` float32 images and `(B, 6)` int64 labels."""
+        """Endless batches made on `device`: `(B, 3, H, W)` float32 images and `(B, 6)` int64 labels.
+
+        The samples are those of `iter(stream)`, in the same sequence, whatever the size of a batch.
+        """
         batch_size = as_size(batch_size, "batch_size")
-        at_once = batch_size * -(-DRAWN_AT_ONCE // batch_size)
-        for cells in self.cells(at_once):
-            there, labels = cells.to(device), answer(cells, self.grid).to(device)
-            for start in range(0, at_once, batch_size):
-                part = slice(start, start + batch_size)
-                yield render(there[part], self.grid, self.cell), labels[part]
+        waiting = torch.empty(0, 3, 2, dtype=torch.int64, device=device)
+        for cells in self.cells():
+            *full, waiting = torch.cat((waiting, cells.to(device))).split(batch_size)
+            if len(waiting) == batch_size:
+                full, waiting = [*full, waiting], waiting[:0]
+            for batch in full:
+                yield render(batch, self.grid, self.cell), answer(batch, self.grid)
