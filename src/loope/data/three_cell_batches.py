@@ -85,7 +85,7 @@ class Stream(IterableDataset[tuple[Tensor, Tensor]]):
         batch_size = as_size(batch_size, "batch_size")
         waiting = torch.empty(0, 3, 2, dtype=torch.int64, device=device)
         for cells in self.cells():
-            *full, waiting = torch.cat((waiting, cells.to(device))).split(batch_size)
+            *full, waiting = torch.split(torch.cat((waiting, cells.to(device))), batch_size)
             if len(waiting) == batch_size:
                 full, waiting = [*full, waiting], waiting[:0]
             for batch in full:
