@@ -46,6 +46,7 @@ def export(
     """
     one_of("format", file_format, FORMATS)
     numpy()  # better missed now than after the folder was made
+    folder = folder.resolve()  # "missing/.." is an existing folder, though the system says that it is not there
     plan = describe(data, file_format)
     _claim(folder, plan)
     write = _write_png if file_format == "png" else _write_npz
