@@ -107,6 +107,7 @@ def test_split_sizes_add_up():
         ({"cell": 0}, "`cell` must be"),
         ({"grid": 0}, "at least 1x1"),
         ({"grid": (1, 14)}, "not on one line.*1x14.*use 3x3"),
+        ({"grid": (257, 256)}, "up to 65,536 cells, got 257x256"),
         ({"seed": -1}, "`seed` must be a whole number from 0 up"),
         ({"seed": 1.5}, "`seed` must be"),
         ({"seed": True}, "`seed` must be"),

@@ -24,6 +24,8 @@ Sampler = Callable[[Grid, int, torch.Generator], Tensor]
 Filter = Callable[[Tensor], Tensor]
 # So many are drawn at once at most; a filter that lets none of them through is taken to let nothing through.
 CHUNK = 200_000
+# The table of shapes of a grid of 256x256 takes about a gigabyte to make.
+MOST_CELLS = 65_536
 
 
 class Triples(NamedTuple):
@@ -55,7 +57,11 @@ def count_triples(grid: Grid) -> Triples:
 
 
 def require_triples(grid: Grid) -> None:
-    """Raise `LoopeError` unless the grid has valid triples; from 2x2 up every case has some."""
+    """Raise `LoopeError` unless the grid has valid triples (from 2x2 up every case has some) that can be counted."""
+    require(
+        grid.size <= MOST_CELLS,
+        f"Three-Cell takes grids of up to {MOST_CELLS:,} cells, got {grid}, with {grid.size:,}; use a smaller one.",
+    )
     require(
         min(grid) > 1,
         f"Three-Cell needs three cells that are not on one line, and a grid of {grid} has none; use 3x3 or more.",

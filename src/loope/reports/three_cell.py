@@ -59,13 +59,13 @@ def samplers(drawn: Mapping[str, Tensor], grid: Grid) -> Figure:
             ax = axes[2 * number + place]
             index = cells[:, place, 0] * grid.width + cells[:, place, 1]
             share = index.bincount(minlength=grid.size).double() / len(cells) * grid.size
-            heat = ax.imshow(share.view(grid).numpy(), cmap="magma", vmin=0, vmax=2)
+            heat = ax.imshow(share.view(grid).numpy(), cmap="coolwarm", vmin=0.6, vmax=1.4)
             ax.set_title(f"{name}: {COLOURS[place]}", fontsize=9)
-            figure.colorbar(heat, ax=ax, fraction=0.046).ax.tick_params(labelsize=6)
         length = (cells[:, 1] - cells[:, 0]).double().norm(dim=1)
         axes[-1].hist(
             length.numpy(), bins=20, range=(0, longest), density=True, histtype="step", label=name, linewidth=1.5
         )
+    figure.colorbar(heat, ax=axes[-2], fraction=0.046).ax.tick_params(labelsize=6)
     axes[-1].set_title("length of RG", fontsize=9)
     axes[-1].set_xticks([0, longest // 2, longest // 1])
     axes[-1].tick_params(labelsize=7)
