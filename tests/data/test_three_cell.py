@@ -190,7 +190,7 @@ def test_streams_are_endless_fresh_and_seeded():
     assert not torch.equal(again, other)
     rank, _ = next(loope.ThreeCell.stream(5, grid=(4, 6), cell=2, rank=1).batches(7))
     assert not torch.equal(again, rank)
-    for size in (1000, 2048, 4999):
+    for size in (512, 1000, 4999):  # 512 ends with what is drawn at once, the others do not
         batches = list(islice(stream.batches(size), 5000 // size))
         assert all(len(some) == size for some, _ in batches)
         for place, kept in enumerate((images, labels)):

@@ -13,8 +13,15 @@ from scipy.stats import chi2_contingency, chisquare
 from loope.core.errors import LoopeError
 from loope.core.grid import Grid
 from loope.data.three_cell_paper import MAX_ATTEMPTS, sample_paper
-from loope.data.three_cell_questions import answer, signed_area
-from loope.data.three_cell_sampling import Triples, count_triples, sample_exact
+from loope.data.three_cell_questions import answer, compare_distances, signed_area
+from loope.data.three_cell_sampling import (
+    Triples,
+    _draw_equal,
+    _draw_longer,
+    _draw_shorter,
+    count_triples,
+    sample_exact,
+)
 from loope.data.three_cell_splits import SPLITS, hash_cells, part_of
 from tests.data.reference import generate, label, on_a_line, representations, triples
 
@@ -95,6 +102,12 @@ def test_cases_are_one_third_each_on_large_grids():
         bits = answer(sample_exact(grid, 30_000, draws()), grid)
         longer, shorter = bits[:, 0].sum().item(), bits[:, 1].sum().item()
         assert chisquare([longer, shorter, 30_000 - longer - shorter]).pvalue > 1e-3
+
+
+def test_each_case_draws_what_it_says():
+    grid = Grid(5, 4)
+    for draw, sign in ((_draw_equal, 0), (_draw_shorter, -1), (_draw_longer, 1)):
+        assert (compare_distances(draw(grid, 500, draws())).sign() == sign).all()
 
 
 def test_places_of_equal_triples_at_14x14():
