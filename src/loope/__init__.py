@@ -31,6 +31,8 @@ _HOME = {
     "resize": "loope.attach",
     "save": "loope.attach",
     "HubModel": "loope.attach.hub",
+    "ThreeCell": "loope.data.three_cell",
+    "ThreeCellScore": "loope.metrics.three_cell",
     "plots": "loope.reports.plots",
 }
 
@@ -50,10 +52,12 @@ if TYPE_CHECKING:
     from loope.attach import save as save
     from loope.attach.hub import HubModel as HubModel
     from loope.core.errors import LoopeError as LoopeError
+    from loope.data.three_cell import ThreeCell as ThreeCell
     from loope.encoders import PositionalEncoder as PositionalEncoder
     from loope.encoders import create_encoder as create_encoder
     from loope.encoders import list_encoders as list_encoders
     from loope.encoders import register_encoder as register_encoder
+    from loope.metrics.three_cell import ThreeCellScore as ThreeCellScore
     from loope.orders import Order as Order
     from loope.orders import create_order as create_order
     from loope.orders import list_orders as list_orders

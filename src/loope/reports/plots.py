@@ -24,7 +24,7 @@ CURVE_COLOURS = "viridis"
 
 def orders(chosen: Sequence[Order], columns: int = 3, scores: bool = True) -> Figure:
     """The curves side by side, from dark (start) to light (end), with their locality below."""
-    figure, axes = _panels(len(chosen), columns)
+    figure, axes = panels(len(chosen), columns)
     for ax, order in zip(axes, chosen, strict=True):
         draw_curve(ax, order.path.double(), order.grid)
         ax.set_title(order.name, fontsize=10)
@@ -43,7 +43,7 @@ def similarity(maps: Mapping[str, Tensor], grid: Grid, centre: tuple[int, int], 
         centre: row and column of the cell that the others are compared to.
         columns: maps in a row.
     """
-    figure, axes = _panels(len(maps), columns)
+    figure, axes = panels(len(maps), columns)
     row, column = centre
     for ax, (name, matrix) in zip(axes, maps.items(), strict=True):
         ax.imshow(matrix[row * grid.width + column].detach().view(grid).float().numpy(), cmap="magma")
@@ -60,7 +60,7 @@ def offsets(image: Tensor, order: Order, moved: Tensor) -> Figure:
         order: the static order X_G.
         moved: `(N,)` offsets X_C in [-1, 1], row-major.
     """
-    figure, axes = _panels(3, 3, side=3.2)
+    figure, axes = panels(3, 3, side=3.2)
     extent = (-0.5, order.grid.width - 0.5, order.grid.height - 0.5, -0.5)
     axes[0].imshow(image.permute(1, 2, 0).numpy(), extent=extent)
     axes[0].set_title("image and static order", fontsize=10)
@@ -106,7 +106,7 @@ def png(figure: Figure, dpi: int = 130) -> bytes:
     return buffer.getvalue()
 
 
-def _panels(count: int, columns: int, side: float = 1.9) -> tuple[Figure, list[Axes]]:
+def panels(count: int, columns: int, side: float = 1.9) -> tuple[Figure, list[Axes]]:
     """A figure with `count` square panels without ticks. No pyplot: nothing global, no window, any thread."""
     try:
         from matplotlib.figure import Figure

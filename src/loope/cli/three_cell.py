@@ -1,0 +1,131 @@
+"""`loope three-cell`: see samples of the position probe, or write it to disk."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from loope.data.three_cell import ThreeCell
+
+three_cell = typer.Typer(
+    help="Three-Cell, the position probe: three coloured cells, four geometric questions.", no_args_is_help=True
+)
+
+SizeOption = Annotated[int, typer.Option(help="Samples of the whole; a split has its share.")]
+GridOption = Annotated[str, typer.Option(help="HEIGHTxWIDTH of the grid, from 3x3.")]
+CellOption = Annotated[int, typer.Option(help="Side of a cell in pixels.")]
+SeedOption = Annotated[int, typer.Option(help="Seed of the samples and the splits.")]
+SplitOption = Annotated[str | None, typer.Option(help="train, val or test; the whole if not given.")]
+SamplerOption = Annotated[str, typer.Option(help="exact, or paper for the published procedure.")]
+
+
+@three_cell.command()
+def show(
+    count: Annotated[int, typer.Option(help="How many samples, from the first.", min=1, max=100)] = 4,
+    size: SizeOption = 10_000,
+    grid: GridOption = "14x14",
+    seed: SeedOption = 0,
+    split: SplitOption = None,
+    sampler: SamplerOption = "exact",
+    draw: Annotated[Path, typer.Option(help="Draw them into this PNG file too.")] = Path("out/three-cell.png"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts, draw nothing.")] = False,
+) -> None:
+    """Draw samples with their answers in words, in the terminal and into a PNG file.
+
+    Example:
+        loope three-cell show --count 2 --grid 7x7 --seed 3
+    """
+    from rich.columns import Columns
+    from rich.console import Console
+
+    from loope.core.files import write_atomic
+    from loope.core.three_cell import in_words
+
+    data = _data(size, grid, 1, seed, split, sampler)
+    count = min(count, len(data))
+    if as_json:
+        rows = [
+            {"cells": cells, "label": label, "answers": in_words(label)}
+            for cells, label in zip(data.cells[:count].tolist(), data.labels[:count].tolist(), strict=True)
+        ]
+        typer.echo(json.dumps({"grid": list(data.grid), "samples": rows}, indent=2))
+        return
+    console = Console()
+    console.print(Columns([_sample(data, index) for index in range(count)], padding=(1, 4)))
+
+    from loope.reports import plots
+    from loope.reports import three_cell as drawings
+
+    figure = drawings.samples(data.cells[:count], data.labels[:count], data.grid)
+    console.print(f"Drawn: [bold]{write_atomic(draw, plots.png(figure))}[/bold]")
+
+
+@three_cell.command()
+def export(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of its own for the export.")],
+    size: SizeOption = 10_000,
+    grid: GridOption = "14x14",
+    cell: CellOption = 16,
+    seed: SeedOption = 0,
+    split: SplitOption = None,
+    sampler: SamplerOption = "exact",
+    file_format: Annotated[str, typer.Option("--format", help="png (images and a CSV table) or npz.")] = "png",
+) -> None:
+    """Write the data set to disk with a data card; run again to go on after an interruption.
+
+    Examples:
+        loope three-cell export out/probe --split train
+
+        loope three-cell export out/probe-7x7 --grid 7x7 --cell 4 --format npz
+    """
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from loope.data.three_cell_export import export as write
+
+    data = _data(size, grid, cell, seed, split, sampler)
+    console = Console()
+    try:
+        with Progress(console=console, transient=True) as progress:
+            task = progress.add_task(f"{len(data):,} images", total=1)
+            card = write(data, folder, file_format, lambda share: progress.update(task, completed=share))
+    except KeyboardInterrupt:
+        console.print("Interrupted. The same command goes on from here.")
+        raise typer.Exit(130) from None
+    rates = ", ".join(f"{task} {rate:.1%}" for task, rate in data.majority_rates().items())
+    console.print(f"{len(data):,} samples in [bold]{folder}[/bold], described in {card.name}.")
+    console.print(f"A constant answer scores: {rates}.")
+
+
+def _data(size: int, grid: str, cell: int, seed: int, split: str | None, sampler: str) -> ThreeCell:
+    from loope.cli.options import read_grid
+    from loope.data.three_cell import ThreeCell
+
+    return ThreeCell(size, read_grid(grid), cell, seed, split, sampler=sampler)
+
+
+def _sample(data: ThreeCell, index: int) -> Text:
+    """The grid in letters, coloured where the terminal can, and the answers below it."""
+    from rich.text import Text
+
+    from loope.core.three_cell import COLOURS, in_words
+
+    letters = {tuple(place): name for place, name in zip(data.cells[index].tolist(), COLOURS, strict=True)}
+    text = Text()
+    for row in range(data.grid.height):
+        for column in range(data.grid.width):
+            name = letters.get((row, column))
+            if name is None:
+                text.append("· ", style="dim")
+            else:
+                text.append(name[0].upper(), style=f"bold white on {name}").append(" ")
+        text.append("\n")
+    for answer in in_words(data.labels[index].tolist()).values():
+        text.append(f"{answer}\n")
+    return text

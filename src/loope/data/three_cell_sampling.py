@@ -1,0 +1,188 @@
+"""Where the three cells of Three-Cell go: exact sampling, vectorised.
+
+The three cases (RG as long as RB, shorter, longer) have one chance in three each, and within a case every valid triple
+has the same chance. Valid: not on one line, which includes that no two cells coincide.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from loope.core.errors import LoopeError, require
+from loope.core.grid import Grid
+from loope.data.three_cell_questions import compare_distances, signed_area
+
+# Draws `(count, 3, 2)` int64 cells for a grid.
+Sampler = Callable[[Grid, int, torch.Generator], Tensor]
+# Tells which of `(n, 3, 2)` cells may be used: `(n,)` bool.
+Filter = Callable[[Tensor], Tensor]
+# So many are drawn at once at most; a filter that lets none of them through is taken to let nothing through.
+CHUNK = 200_000
+# The table of shapes of a grid of 256x256 takes about a gigabyte to make.
+MOST_CELLS = 65_536
+
+
+class Triples(NamedTuple):
+    """How many valid triples a grid has, in each case."""
+
+    equal: int
+    shorter: int
+    longer: int
+
+
+def count_triples(grid: Grid) -> Triples:
+    """Count the valid (red, green, blue) triples of a grid.
+
+    Example:
+        >>> count_triples(Grid(14, 14))
+        Triples(equal=102432, shorter=3593088, longer=3593088)
+    """
+    equal = int(_equal_shapes(grid).ends[-1]) if min(grid) > 1 else 0
+    # Of three cells on a line, two are the ends; between ends (a, b) apart lie gcd(a, b) - 1 cells.
+    on_a_line = 0
+    for down in range(grid.height):
+        for across in range(-grid.width + 1, grid.width):
+            if (down, across) > (0, 0):  # each pair of ends once
+                placements = (grid.height - down) * (grid.width - abs(across))
+                on_a_line += placements * (math.gcd(down, across) - 1)
+    # Swapping green and blue turns every shorter triple into a longer one.
+    unequal = grid.size * (grid.size - 1) * (grid.size - 2) - 6 * on_a_line - equal
+    return Triples(equal, unequal // 2, unequal // 2)
+
+
+def require_triples(grid: Grid) -> None:
+    """Raise `LoopeError` unless the grid has valid triples (from 2x2 up every case has some) that can be counted."""
+    require(
+        grid.size <= MOST_CELLS,
+        f"Three-Cell takes grids of up to {MOST_CELLS:,} cells, got {grid}, with {grid.size:,}; use a smaller one.",
+    )
+    require(
+        min(grid) > 1,
+        f"Three-Cell needs three cells that are not on one line, and a grid of {grid} has none; use 3x3 or more.",
+    )
+
+
+def sample_exact(grid: Grid, count: int, generator: torch.Generator, keep: Filter | None = None) -> Tensor:
+    """`(count, 3, 2)` int64 cells: each case with chance 1/3, uniform over its valid triples (those `keep` lets pass).
+
+    Raises:
+        LoopeError: if the grid has no valid triples, or `keep` lets none through.
+    """
+    require_triples(grid)
+    cells = torch.empty(count, 3, 2, dtype=torch.int64)
+    case = below(3, count, generator)
+    draws = (_draw_equal, _draw_shorter, _draw_longer)
+    for number, draw in enumerate(draws):
+        places = (case == number).nonzero()[:, 0]
+        cells[places] = collect(draw, grid, len(places), generator, keep)
+    return cells
+
+
+def collect(draw: Sampler, grid: Grid, count: int, generator: torch.Generator, keep: Filter | None = None) -> Tensor:
+    """`(count, 3, 2)`: what `draw` gives and `keep` lets through, drawn again until there is enough."""
+    found = [torch.empty(0, 3, 2, dtype=torch.int64)]
+    missing, tried = count, 0
+    while missing > 0:
+        share = (count - missing + 1) / (tried + 1) if tried else 1.0
+        drawn = draw(grid, min(int(1.1 * missing / share) + 16, CHUNK), generator)
+        tried += len(drawn)
+        kept = drawn if keep is None else drawn[keep(drawn)]
+        found.append(kept[:missing])
+        missing -= len(found[-1])
+        if missing == count and tried >= CHUNK:
+            raise LoopeError(
+                f"A grid of {grid} has too few triples to give each split some of its own; "
+                "use a larger grid, larger fractions, or share_configurations=True."
+            )
+    return torch.cat(found)
+
+
+class _Shapes(NamedTuple):
+    """Triples up to translation, `(S,)` int64 each; a shape counts as often as it fits into the grid."""
+
+    green_row: Tensor  # relative to red, as the next three
+    green_column: Tensor
+    blue_row: Tensor
+    blue_column: Tensor
+    first_row: Tensor  # the topmost row that red can be in
+    first_column: Tensor
+    columns: Tensor  # in how many columns red can be
+    ends: Tensor  # running total of the placements
+
+
+@lru_cache(maxsize=32)
+def _equal_shapes(grid: Grid) -> _Shapes:
+    """All shapes with RG as long as RB. Some thousand at 14x14, where there are seven million triples."""
+    down = torch.arange(-grid.height + 1, grid.height).repeat_interleave(2 * grid.width - 1)
+    across = torch.arange(-grid.width + 1, grid.width).repeat(2 * grid.height - 1)
+    squared, order = (down.square() + across.square()).sort()
+    down, across = down[order], across[order]
+    # Steps of one length lie side by side; pair each with every step of its length.
+    _, ring, sizes = torch.unique_consecutive(squared, return_inverse=True, return_counts=True)
+    starts = sizes.cumsum(0) - sizes
+    green = torch.arange(len(squared)).repeat_interleave(sizes[ring])
+    within = torch.arange(len(green)) - (sizes[ring].cumsum(0) - sizes[ring])[green]
+    blue = starts[ring][green] + within
+    # On a line with red and as far from it: the step itself or its opposite.
+    apart = down[green] * across[blue] != across[green] * down[blue]
+    green, blue = green[apart], blue[apart]
+
+    first_row, rows = _room(down[green], down[blue], grid.height)
+    first_column, columns = _room(across[green], across[blue], grid.width)
+    fits = (rows > 0) & (columns > 0)
+    ends = torch.where(fits, rows * columns, 0).cumsum(0)
+    every = (down[green], across[green], down[blue], across[blue], first_row, first_column, columns, ends)
+    return _Shapes(*(values[fits] for values in every))
+
+
+def _room(green: Tensor, blue: Tensor, side: int) -> tuple[Tensor, Tensor]:
+    """The first place of red along one axis, and how many places there are, so that steps `green` and `blue` fit."""
+    low = torch.minimum(green, blue).clamp(max=0)
+    high = torch.maximum(green, blue).clamp(min=0)
+    return -low, side - (high - low)
+
+
+def _draw_equal(grid: Grid, count: int, generator: torch.Generator) -> Tensor:
+    """`(count, 3, 2)`: one random number chooses the shape and its placement."""
+    shapes = _equal_shapes(grid)
+    number = below(int(shapes.ends[-1]), count, generator)
+    shape = torch.searchsorted(shapes.ends, number, right=True)
+    # Counted back from the shape's last placement.
+    placement = shapes.ends[shape] - 1 - number
+    row = shapes.first_row[shape] + placement // shapes.columns[shape]
+    column = shapes.first_column[shape] + placement % shapes.columns[shape]
+    green = row + shapes.green_row[shape], column + shapes.green_column[shape]
+    blue = row + shapes.blue_row[shape], column + shapes.blue_column[shape]
+    return torch.stack((row, column, *green, *blue), dim=1).view(-1, 3, 2)
+
+
+def _draw_unequal(grid: Grid, count: int, generator: torch.Generator, longer: bool) -> Tensor:
+    """`(at most count, 3, 2)`: three cells at random, if valid and of unequal distance; about nine in ten are."""
+    index = below(grid.size, 3 * count, generator).view(3, count)
+    cells = torch.stack((index // grid.width, index % grid.width), dim=1).permute(2, 0, 1)
+    difference = compare_distances(cells)
+    valid = (signed_area(cells) != 0) & (difference != 0)
+    # Swapping green and blue maps the shorter triples to the longer ones, one to one: none need be thrown away.
+    swap = (difference > 0) != longer
+    red, green, blue = cells.unbind(1)
+    swapped = torch.where(swap[:, None, None], torch.stack((red, blue, green), dim=1), cells)
+    return swapped[valid]
+
+
+def _draw_shorter(grid: Grid, count: int, generator: torch.Generator) -> Tensor:
+    return _draw_unequal(grid, count, generator, longer=False)
+
+
+def _draw_longer(grid: Grid, count: int, generator: torch.Generator) -> Tensor:
+    return _draw_unequal(grid, count, generator, longer=True)
+
+
+def below(bound: int | Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """`(count,)` int64 in 0..bound-1, from 63 random bits: with fewer, the remainder would favour small numbers."""
+    return torch.empty(count, dtype=torch.int64).random_(generator=generator) % bound

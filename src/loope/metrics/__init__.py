@@ -1,0 +1,1 @@
+"""Scores of encodings and of the models that use them."""
