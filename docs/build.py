@@ -11,8 +11,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from loope.core.files import write_atomic
 from loope.core.grid import Grid
 from loope.data.three_cell import ThreeCell
-from loope.data.three_cell_ceilings import ceilings
-from loope.data.three_cell_sampling import count_triples
+from loope.data.three_cell.ceilings import ceilings
+from loope.data.three_cell.sampling import count_triples
 from loope.encoders import create_encoder
 from loope.encoders.describe import describe
 from loope.orders import create_order, list_orders

@@ -10,9 +10,9 @@ from torch.utils.data import DataLoader
 
 import loope
 from loope.core.grid import Grid
-from loope.data.three_cell_questions import answer
-from loope.data.three_cell_rendering import render
-from loope.data.three_cell_splits import SPLITS
+from loope.data.three_cell.questions import answer
+from loope.data.three_cell.rendering import render
+from loope.data.three_cell.splits import SPLITS
 from tests.data.reference import label
 
 PINNED = [[[6, 7], [3, 11], [6, 2]], [[10, 10], [11, 7], [13, 11]]]
@@ -204,7 +204,7 @@ def test_workers_of_a_stream_draw_different_samples(monkeypatch):
     stream = pickle.loads(pickle.dumps(loope.ThreeCell.stream(0, grid=5, cell=1, split="train")))  # noqa: S301
     images = []
     for worker in (None, SimpleNamespace(id=0), SimpleNamespace(id=1)):
-        monkeypatch.setattr("loope.data.three_cell_batches.get_worker_info", lambda worker=worker: worker)
+        monkeypatch.setattr("loope.data.three_cell.batches.get_worker_info", lambda worker=worker: worker)
         images.append(next(iter(DataLoader(stream, batch_size=50)))[0])
     assert torch.equal(images[0], images[1])
     assert not torch.equal(images[1], images[2])

@@ -9,7 +9,7 @@ from loope.core.errors import LoopeError
 from loope.core.grid import Grid
 from loope.core.three_cell import by_task
 from loope.data.three_cell import ThreeCell
-from loope.data.three_cell_ceilings import ceilings
+from loope.data.three_cell.ceilings import ceilings
 from tests.data.reference import label, triples
 
 

@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 
 import loope
-from loope.data import three_cell_export
-from loope.data.three_cell_export import export
-from loope.data.three_cell_files import png
+from loope.data.three_cell import export as three_cell_export
+from loope.data.three_cell.export import export
+from loope.data.three_cell.files import png
 
 
 @pytest.fixture(autouse=True)

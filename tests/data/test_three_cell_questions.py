@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from loope.core.errors import LoopeError
 from loope.core.grid import Grid
 from loope.core.three_cell import BITS, TASKS, by_task, in_words
-from loope.data.three_cell_questions import QUESTIONS, answer
+from loope.data.three_cell.questions import QUESTIONS, answer
 from tests.data.reference import label, on_a_line, triples
 
 

@@ -12,9 +12,9 @@ from scipy.stats import chi2_contingency, chisquare
 
 from loope.core.errors import LoopeError
 from loope.core.grid import Grid
-from loope.data.three_cell_paper import MAX_ATTEMPTS, sample_paper
-from loope.data.three_cell_questions import answer, compare_distances, signed_area
-from loope.data.three_cell_sampling import (
+from loope.data.three_cell.paper import MAX_ATTEMPTS, sample_paper
+from loope.data.three_cell.questions import answer, compare_distances, signed_area
+from loope.data.three_cell.sampling import (
     Triples,
     _draw_equal,
     _draw_longer,
@@ -22,7 +22,7 @@ from loope.data.three_cell_sampling import (
     count_triples,
     sample_exact,
 )
-from loope.data.three_cell_splits import SPLITS, hash_cells, part_of
+from loope.data.three_cell.splits import SPLITS, hash_cells, part_of
 from tests.data.reference import generate, label, on_a_line, representations, triples
 
 SMALL = [Grid(2, 2), Grid(3, 3), Grid(3, 5), Grid(4, 3), Grid(2, 7)]

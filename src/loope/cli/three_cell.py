@@ -87,7 +87,7 @@ def export(
     from rich.console import Console
     from rich.progress import Progress
 
-    from loope.data.three_cell_export import export as write
+    from loope.data.three_cell.export import export as write
 
     data = _data(size, grid, cell, seed, split, sampler)
     console = Console()

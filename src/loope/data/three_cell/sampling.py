@@ -16,7 +16,7 @@ from torch import Tensor
 
 from loope.core.errors import LoopeError, require
 from loope.core.grid import Grid
-from loope.data.three_cell_questions import compare_distances, signed_area
+from loope.data.three_cell.questions import compare_distances, signed_area
 
 # Draws `(count, 3, 2)` int64 cells for a grid.
 Sampler = Callable[[Grid, int, torch.Generator], Tensor]

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from loope.core.errors import LoopeError, one_of
 from loope.core.grid import Grid, GridLike, as_grid
-from loope.data.three_cell_paper import sample_paper
-from loope.data.three_cell_sampling import require_triples, sample_exact
-from loope.data.three_cell_splits import SPLITS, derive, part_of, read_fractions, split_size
+from loope.data.three_cell.paper import sample_paper
+from loope.data.three_cell.sampling import require_triples, sample_exact
+from loope.data.three_cell.splits import SPLITS, derive, part_of, read_fractions, split_size
 
 SAMPLERS: dict[str, Callable[..., Tensor]] = {"exact": sample_exact, "paper": sample_paper}
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from loope.core.errors import require
 from loope.core.grid import Grid
-from loope.data.three_cell_sampling import Filter
+from loope.data.three_cell.sampling import Filter
 
 SPLITS = ("train", "val", "test")
 FRACTIONS = (0.8, 0.1, 0.1)

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from loope.core.errors import LoopeError
 from loope.core.files import replacing
 from loope.core.three_cell import BITS, COLOURS
-from loope.data.three_cell_rendering import render
+from loope.data.three_cell.rendering import render
 
 if TYPE_CHECKING:
-    from loope.data.three_cell import ThreeCell
+    from loope.data.three_cell.dataset import ThreeCell
 
 CSV_HEAD = ["file", *(f"{colour}_{axis}" for colour in COLOURS for axis in ("row", "column")), *BITS]
 

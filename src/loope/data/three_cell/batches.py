@@ -13,12 +13,12 @@ from torch import Tensor
 from torch.utils.data import IterableDataset, get_worker_info
 
 from loope.core.grid import as_size
-from loope.data.three_cell_questions import answer
-from loope.data.three_cell_recipe import Recipe
-from loope.data.three_cell_rendering import render
+from loope.data.three_cell.questions import answer
+from loope.data.three_cell.recipe import Recipe
+from loope.data.three_cell.rendering import render
 
 if TYPE_CHECKING:
-    from loope.data.three_cell import ThreeCell
+    from loope.data.three_cell.dataset import ThreeCell
 
 DRAWN_AT_ONCE = 4096  # samples of a stream: enough to make the cost of a call small
 

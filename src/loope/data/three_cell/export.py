@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 from loope.core.errors import LoopeError, one_of, require
 from loope.core.files import write_atomic
 from loope.core.three_cell import BITS
-from loope.data.three_cell_files import numpy, pixels, png, table, write_npz
-from loope.data.three_cell_sampling import count_triples
+from loope.data.three_cell.files import numpy, pixels, png, table, write_npz
+from loope.data.three_cell.sampling import count_triples
 
 if TYPE_CHECKING:
-    from loope.data.three_cell import ThreeCell
+    from loope.data.three_cell.dataset import ThreeCell
 
 FORMATS = ("png", "npz")
 PLAN = "export.json"

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from loope.core.grid import Grid
 from loope.core.three_cell import BITS, by_task
-from loope.data.three_cell_questions import answer, compare_distances, signed_area
-from loope.data.three_cell_sampling import require_triples
+from loope.data.three_cell.questions import answer, compare_distances, signed_area
+from loope.data.three_cell.sampling import require_triples
 
 
 class Ceilings(NamedTuple):

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from loope.core.grid import Grid
-from loope.data.three_cell_questions import signed_area
-from loope.data.three_cell_sampling import Filter, below, collect, require_triples
+from loope.data.three_cell.questions import signed_area
+from loope.data.three_cell.sampling import Filter, below, collect, require_triples
 
 MAX_ATTEMPTS = 100
 

@@ -15,11 +15,11 @@ from torch.utils.data import Dataset
 
 from loope.core.grid import GridLike, as_size
 from loope.core.three_cell import by_task
-from loope.data.three_cell_batches import Batches, Stream
-from loope.data.three_cell_questions import answer
-from loope.data.three_cell_recipe import Recipe
-from loope.data.three_cell_rendering import render
-from loope.data.three_cell_splits import FRACTIONS
+from loope.data.three_cell.batches import Batches, Stream
+from loope.data.three_cell.questions import answer
+from loope.data.three_cell.recipe import Recipe
+from loope.data.three_cell.rendering import render
+from loope.data.three_cell.splits import FRACTIONS
 
 
 class ThreeCell(Dataset[tuple[Tensor, Tensor]]):
