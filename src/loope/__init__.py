@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "LoopeError": "loope.core.errors",
+    "LoopeWarning": "loope.core.errors",
     "Order": "loope.orders",
     "create_order": "loope.orders",
     "list_orders": "loope.orders",
@@ -18,10 +19,19 @@ _HOME = {
     "create_encoder": "loope.encoders",
     "list_encoders": "loope.encoders",
     "register_encoder": "loope.encoders",
-    "plots": "loope.reports.plots",
+    "pesi": "loope.metrics.pesi",
+    "pesi_from_similarity": "loope.metrics.pesi",
+    "cosine_similarity": "loope.metrics.pesi",
+    "undirected_monotonicity": "loope.metrics.pesi",
+    "directed_monotonicity": "loope.metrics.pesi",
+    "undirected_asymmetry": "loope.metrics.pesi",
+    "m_d_ceiling": "loope.metrics.pesi",
+    "translation_consistency": "loope.metrics.beyond",
+    "nearness_correlation": "loope.metrics.beyond",
 }
+_MODULES = {"plots": "loope.reports.plots"}
 
-__all__ = [*_HOME, "__version__"]
+__all__ = [*_HOME, *_MODULES, "__version__"]
 
 if TYPE_CHECKING:
     import loope.reports.plots as plots  # noqa: F401
@@ -37,10 +47,12 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name in _MODULES:
+        value = import_module(_MODULES[name])
+    elif name in _HOME:
+        value = getattr(import_module(_HOME[name]), name)
+    else:
         raise AttributeError(f"module 'loope' has no attribute {name!r}")
-    home = _HOME[name]
-    value = import_module(home) if home.endswith(f".{name}") else getattr(import_module(home), name)
     globals()[name] = value
     return value
 

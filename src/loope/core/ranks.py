@@ -29,6 +29,25 @@ def average_ranks(values: Tensor) -> Tensor:
     return torch.empty_like(ordered, dtype=torch.float64).scatter_(-1, order, (first + last).double() / 2)
 
 
+def dense_ranks(values: Tensor) -> Tensor:
+    """Whole numbers from 1 along the last dimension that order as the values do; equal values share one.
+
+    Args:
+        values: `(..., n)`.
+
+    Returns:
+        `(..., n)` int64.
+
+    Example:
+        >>> dense_ranks(torch.tensor([10, 30, 30, 20])).tolist()
+        [1, 3, 3, 2]
+    """
+    ordered, order = values.sort(dim=-1)
+    starts = torch.ones_like(order)
+    starts[..., 1:] = ordered[..., 1:] != ordered[..., :-1]
+    return torch.empty_like(order).scatter_(-1, order, starts.cumsum(-1))
+
+
 def spearman(x: Tensor, y: Tensor) -> Tensor:
     """Spearman's rank correlation along the last dimension, with average ranks.
 

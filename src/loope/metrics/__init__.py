@@ -1,0 +1,1 @@
+"""How positional encodings are measured: PESI and what goes beyond it."""
