@@ -19,6 +19,7 @@ _HOME = {
     "create_encoder": "loope.encoders",
     "list_encoders": "loope.encoders",
     "register_encoder": "loope.encoders",
+    "encoder_similarity": "loope.encoders.similarity",
     "pesi": "loope.metrics.pesi",
     "pesi_from_similarity": "loope.metrics.pesi",
     "cosine_similarity": "loope.metrics.pesi",
@@ -26,6 +27,8 @@ _HOME = {
     "directed_monotonicity": "loope.metrics.pesi",
     "undirected_asymmetry": "loope.metrics.pesi",
     "m_d_ceiling": "loope.metrics.pesi",
+    "Pesi": "loope.metrics.pesi",
+    "PESI": "loope.metrics.modules",
     "translation_consistency": "loope.metrics.beyond",
     "nearness_correlation": "loope.metrics.beyond",
 }
@@ -36,10 +39,23 @@ __all__ = [*_HOME, *_MODULES, "__version__"]
 if TYPE_CHECKING:
     import loope.reports.plots as plots  # noqa: F401
     from loope.core.errors import LoopeError as LoopeError
+    from loope.core.errors import LoopeWarning as LoopeWarning
     from loope.encoders import PositionalEncoder as PositionalEncoder
     from loope.encoders import create_encoder as create_encoder
     from loope.encoders import list_encoders as list_encoders
     from loope.encoders import register_encoder as register_encoder
+    from loope.encoders.similarity import encoder_similarity as encoder_similarity
+    from loope.metrics.beyond import nearness_correlation as nearness_correlation
+    from loope.metrics.beyond import translation_consistency as translation_consistency
+    from loope.metrics.modules import PESI as PESI
+    from loope.metrics.pesi import Pesi as Pesi
+    from loope.metrics.pesi import cosine_similarity as cosine_similarity
+    from loope.metrics.pesi import directed_monotonicity as directed_monotonicity
+    from loope.metrics.pesi import m_d_ceiling as m_d_ceiling
+    from loope.metrics.pesi import pesi as pesi
+    from loope.metrics.pesi import pesi_from_similarity as pesi_from_similarity
+    from loope.metrics.pesi import undirected_asymmetry as undirected_asymmetry
+    from loope.metrics.pesi import undirected_monotonicity as undirected_monotonicity
     from loope.orders import Order as Order
     from loope.orders import create_order as create_order
     from loope.orders import list_orders as list_orders

@@ -114,8 +114,8 @@ def bounded_asymmetry(similarity, grid):
 
 
 def smallest_mean(similarity, grid):
-    means = [abs(ring_spread(v)[0]) for _, cells in seen_from(similarity, grid) for v in radial_bins(cells).values()]
-    return min(means) / np.abs(similarity).max()
+    rings = [ring_spread(v) for _, cells in seen_from(similarity, grid) for v in radial_bins(cells).values()]
+    return min((abs(mean) for mean, std in rings if std), default=math.inf) / np.abs(similarity).max()
 
 
 def ceiling(grid, directions):
@@ -126,14 +126,16 @@ def ceiling(grid, directions):
 
 
 def translation_consistency(similarity, grid):
-    """The share of the variance of E over all pairs that the offset explains."""
+    """The share of the variance of E over all pairs of different cells that the offset explains."""
     groups = {}
     for _, cells in seen_from(similarity, grid):
         for di, dj, e in cells:
-            groups.setdefault((di, dj), []).append(e)
-    overall = similarity.mean()
+            if (di, dj) != (0, 0):
+                groups.setdefault((di, dj), []).append(e)
+    values = [e for group in groups.values() for e in group]
+    overall = math.fsum(values) / len(values)
     between = math.fsum(len(g) * (math.fsum(g) / len(g) - overall) ** 2 for g in groups.values())
-    total = math.fsum((e - overall) ** 2 for e in similarity.flat)
+    total = math.fsum((e - overall) ** 2 for e in values)
     return between / total if total else 1.0
 
 

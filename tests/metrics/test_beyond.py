@@ -32,7 +32,10 @@ def test_what_goes_beyond_at_its_ends():
     assert loope.nearness_correlation(-distance, grid).item() == pytest.approx(1)
     assert loope.nearness_correlation(distance, grid).item() == pytest.approx(-1)
     assert loope.translation_consistency(distance, grid).item() == pytest.approx(1)
-    assert loope.translation_consistency(distance.new_ones(20, 20), grid) == 1
+    assert loope.translation_consistency(distance.new_full((20, 20), 0.1), grid) == 1
+    # A cell is alike to itself under every encoder; that alone is no consistency.
+    noise = torch.randn(20, 20, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) + 50 * torch.eye(20)
+    assert loope.translation_consistency(noise, grid) < 0.4
     assert loope.nearness_correlation(distance.new_ones(20, 20), grid) == 0
     where = cells.sum(-1)  # a similarity that depends on where the pair is, not on its offset
     assert loope.translation_consistency(where[:, None] + where, grid) < 0.5

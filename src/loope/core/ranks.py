@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+STEP = 2.0**-40  # far above the rounding of float64 sums, far below what means anything
+
 
 def average_ranks(values: Tensor) -> Tensor:
     """Ranks from 1 along the last dimension; equal values share the mean of their ranks.
@@ -46,6 +48,15 @@ def dense_ranks(values: Tensor) -> Tensor:
     starts = torch.ones_like(order)
     starts[..., 1:] = ordered[..., 1:] != ordered[..., :-1]
     return torch.empty_like(order).scatter_(-1, order, starts.cumsum(-1))
+
+
+def round_off(values: Tensor, size: Tensor | float = 1.0) -> Tensor:
+    """Float64 `values` of about `size`, a power of two, as whole multiples of 2^-40 of it.
+
+    What is equal on paper comes out of a sum or a matrix product with different last bits, and other ones on another
+    processor; those must not be ranked.
+    """
+    return (values / (size * STEP)).round() * (size * STEP)
 
 
 def spearman(x: Tensor, y: Tensor) -> Tensor:

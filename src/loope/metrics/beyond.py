@@ -1,20 +1,24 @@
 """Beyond the paper: two more questions to a similarity of positions."""
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
 from torch import Tensor
 
 from loope.core.grid import GridLike
 from loope.core.ranks import spearman
 from loope.metrics.check import similarities
-from loope.metrics.geometry import geometry
+from loope.metrics.geometry import Geometry, geometry
 
 
 def translation_consistency(similarity: Tensor, grid: GridLike) -> Tensor:
     """How much E depends on the offset of two cells alone: the share of its variance that the offset explains.
 
     1: E(a, b) is a function of b - a, the same all over the grid, as for axial rotary or a relative bias. Near 0: what
-    is alike in one corner is not in another. It is eta squared of a one-way analysis of variance over all N^2 pairs,
-    with one group for each offset. A constant E has nothing to explain and scores 1.
+    is alike in one corner is not in another. It is eta squared of a one-way analysis of variance over all pairs of
+    different cells (a cell is alike to itself under every encoder), with one group for each offset. A constant E has
+    nothing to explain and scores 1.
 
     Args:
         similarity: `(N, N)` or `(B, N, N)` float.
@@ -31,19 +35,27 @@ def translation_consistency(similarity: Tensor, grid: GridLike) -> Tensor:
     """
     given, cells = similarities(similarity, grid)
     place = geometry(cells, 1, similarity.device)
-    offsets = (2 * cells.height - 1) * (2 * cells.width - 1)
-    shares = []
-    for image in range(len(given.largest)):
-        mean = sum(given.rows(image, centres).sum() for centres in place.chunks()) / cells.size**2
-        sums, counts = (torch.zeros(offsets, dtype=torch.float64, device=similarity.device) for _ in range(2))
-        total = torch.zeros_like(given.largest[image])
-        for centres in place.chunks():
-            group, deviation = place.offset(centres).flatten(), given.rows(image, centres).flatten() - mean
-            sums.index_add_(0, group, deviation)
-            counts.index_add_(0, group, torch.ones_like(deviation))
-            total += deviation.square().sum()
-        shares.append(torch.where(total > 0, (sums.square() / counts).sum() / total, 1))
+    shares = [_explained(partial(given.rows, image), place) for image in range(len(given.largest))]
     return torch.stack(shares).view(similarity.shape[:-2])
+
+
+def _explained(rows: Callable[[slice], Tensor], place: Geometry) -> Tensor:
+    """Eta squared: the spread between offsets over the whole spread, in two passes."""
+    cells, itself = place.grid.size, place.offsets // 2
+    some = rows(slice(0, 1))[0, 1]  # counted from any one value, a constant E is zero, and not nearly zero
+
+    def different(centres: slice, origin: Tensor) -> tuple[Tensor, Tensor]:
+        offset = place.offset(centres).flatten()
+        return offset, torch.where(offset == itself, 0, rows(centres).flatten() - origin)
+
+    mean = sum(different(centres, some)[1].sum() for centres in place.chunks()) / (cells * (cells - 1)) + some
+    total, sums, counts = torch.zeros_like(some), *some.new_zeros(2, place.offsets)
+    for centres in place.chunks():
+        offset, deviation = different(centres, mean)
+        sums.index_add_(0, offset, deviation)
+        counts.index_add_(0, offset, torch.ones_like(deviation))
+        total += deviation.square().sum()
+    return torch.where(total > 0, (sums.square() / counts).sum() / total, 1)
 
 
 def nearness_correlation(similarity: Tensor, grid: GridLike) -> Tensor:

@@ -43,6 +43,7 @@ class Geometry:
         step = 2 * math.pi / directions
         self._bucket = self._table([math.floor(math.atan2(dj, di) / step) % directions for di, dj in offsets])
         self.rings = int(self._ring.max()) + 1
+        self.offsets = len(offsets)  # that of a cell from itself is in the middle
 
     def _table(self, values: list[int]) -> Tensor:
         return torch.tensor(values, dtype=torch.int64, device=self.device)

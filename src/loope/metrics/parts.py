@@ -5,18 +5,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from loope.core.ranks import average_ranks, dense_ranks
+from loope.core.ranks import average_ranks, dense_ranks, round_off
 from loope.metrics.geometry import Geometry, add_up
-
-LEVELS = 2.0**40
-
-
-def round_off(values: Tensor) -> Tensor:
-    """Whole multiples of 2^-40, for values of about 1.
-
-    What is equal on paper comes out of a sum or a matrix product with different last bits; those must not be ranked.
-    """
-    return (values * LEVELS).round() / LEVELS
 
 
 class Rings(NamedTuple):

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from loope.core.errors import LoopeWarning
 from loope.core.grid import GridLike, as_grid, as_size
+from loope.core.ranks import round_off
 from loope.metrics import parts
 from loope.metrics.check import similarities, unit_vectors
 from loope.metrics.geometry import Geometry, geometry
@@ -43,8 +44,8 @@ class Pesi:
         a_su_bounded: the same, but std / range of the centre's similarities: 0 to 1/2, also if means are near zero.
         m_d_ceiling: the largest M_D on this grid with so many directions. It is below 2, because a bucket with fewer
             than two cells counts 0.
-        smallest_mean: the smallest |mean| of a ring, as a share of the largest |similarity|. Below 0.01 A_SU tells more
-            about that ring than about the embedding.
+        smallest_mean: the smallest |mean| of a ring that has a spread, as a share of the largest |similarity|; infinite
+            if none has. Below 0.01 A_SU tells more about that ring than about the embedding.
         maps: the scores of each centre.
     """
 
@@ -85,7 +86,7 @@ def pesi(embedding: Tensor, directions: int = 60) -> Pesi:
     def rows(image: int, centres: slice) -> Tensor:
         return vectors[image, centres] @ vectors[image].T  # a few centres at a time: E as a whole is never in memory
 
-    return _scores(rows, place, vectors.new_ones(len(vectors)), embedding.shape[:-3], parts.round_off)
+    return _scores(rows, place, vectors.new_ones(len(vectors)), embedding.shape[:-3], round_off)
 
 
 def pesi_from_similarity(similarity: Tensor, grid: GridLike, directions: int = 60) -> Pesi:
@@ -103,7 +104,7 @@ def pesi_from_similarity(similarity: Tensor, grid: GridLike, directions: int = 6
         >>> import loope
         >>> rope = loope.create_encoder("rope_axial", dim=768, grid=14, heads=12)
         >>> f"{pesi_from_similarity(loope.encoder_similarity(rope), 14).m_u:.4f}"
-        '1.9980'
+        '1.9975'
     """
     given, cells = similarities(similarity, grid)
     place = geometry(cells, as_size(directions, "directions"), similarity.device)
@@ -149,7 +150,7 @@ def cosine_similarity(embedding: Tensor) -> Tensor:
     Rounded, so that similarities that are equal on paper are equal, and rank as such in `pesi_from_similarity`.
     """
     vectors, grid = unit_vectors(embedding)
-    return parts.round_off(vectors @ vectors.mT).view(*embedding.shape[:-3], grid.size, grid.size)
+    return round_off(vectors @ vectors.mT).view(*embedding.shape[:-3], grid.size, grid.size)
 
 
 def _scores(
@@ -180,7 +181,7 @@ def _scores(
                 parts.bounded_asymmetry(around, similarity),
             )
             measured.append(torch.stack(scores))
-            means.append(around.mean.abs().nan_to_num(torch.inf).amin(-1))
+            means.append(torch.where(around.std > 0, around.mean.abs(), torch.inf).amin(-1))
     maps = Maps(*torch.cat(measured, dim=1).view(4, *batch, *place.grid))
     smallest = torch.cat(means).view(-1, place.grid.size).amin(-1) / torch.where(largest > 0, largest, 1)
     if bool((smallest < NEAR_ZERO).any()):
