@@ -29,6 +29,7 @@ _HOME = {
     "m_d_ceiling": "loope.metrics.pesi",
     "Pesi": "loope.metrics.pesi",
     "PESI": "loope.metrics.modules",
+    "position_table": "loope.metrics.tables",
     "translation_consistency": "loope.metrics.beyond",
     "nearness_correlation": "loope.metrics.beyond",
 }
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from loope.metrics.pesi import pesi_from_similarity as pesi_from_similarity
     from loope.metrics.pesi import undirected_asymmetry as undirected_asymmetry
     from loope.metrics.pesi import undirected_monotonicity as undirected_monotonicity
+    from loope.metrics.tables import position_table as position_table
     from loope.orders import Order as Order
     from loope.orders import create_order as create_order
     from loope.orders import list_orders as list_orders

@@ -9,6 +9,7 @@ import loope
 from loope.cli.demo import demo
 from loope.cli.encoders import encoders
 from loope.cli.order import order
+from loope.cli.pesi import pesi
 from loope.core.errors import LoopeError
 
 app = typer.Typer(
@@ -20,6 +21,7 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(order)
 app.command()(encoders)
+app.command()(pesi)
 
 
 def _version(wanted: bool) -> None:
