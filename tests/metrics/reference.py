@@ -10,16 +10,18 @@ from itertools import product
 import numpy as np
 
 
+def cosine_rows(embedding):
+    """For each centre (x, y), the cosines A(i, j) of all cells, as the first lines of each algorithm have it."""
+    height, width, _ = embedding.shape
+    vectors = [np.asarray(embedding[i, j], dtype=np.float64) for i in range(height) for j in range(width)]
+    for centre in vectors:
+        norm = math.sqrt(centre @ centre)
+        yield [float(centre @ vector) / (norm * math.sqrt(vector @ vector)) for vector in vectors]
+
+
 def cosines(embedding):
-    """`(N, N)`, pair by pair."""
-    vectors = [list(map(float, v)) for row in embedding for v in row]
-    norms = [math.sqrt(math.fsum(x * x for x in v)) for v in vectors]
-    return np.array(
-        [
-            [math.fsum(x * y for x, y in zip(a, b, strict=True)) / (m * n) for b, n in zip(vectors, norms, strict=True)]
-            for a, m in zip(vectors, norms, strict=True)
-        ]
-    )
+    """`(N, N)`."""
+    return np.array(list(cosine_rows(embedding)))
 
 
 def ranks(values):
@@ -44,47 +46,43 @@ def correlation(xs, ys):
     return sum(x * y for x, y in zip(a, b, strict=True)) / math.sqrt(spreads) if spreads else 0.0
 
 
-def seen_from(similarity, grid):
+def seen_from(rows, grid):
     """For each centre: its place, and a list of (row offset, column offset, similarity)."""
     height, width = grid
     cells = list(product(range(height), range(width)))
-    for (x, y), row in zip(cells, similarity, strict=True):
+    for (x, y), row in zip(cells, rows, strict=True):
         yield (x, y), [(i - x, j - y, float(e)) for (i, j), e in zip(cells, row, strict=True)]
 
 
 def radial_bins(cells):
-    bins = {}
-    for di, dj, e in cells:
-        bins.setdefault(round(math.sqrt(di * di + dj * dj)), []).append(e)
-    return bins
+    """For each radius, the similarities of the cells at that rounded distance."""
+    radius = [round(math.sqrt(di * di + dj * dj)) for di, dj, _ in cells]
+    return {r: [e for (*_, e), own in zip(cells, radius, strict=True) if own == r] for r in sorted(set(radius))}
 
 
-def undirected(similarity, grid):
+def undirected(rows, grid):
     """1 - rho for each centre."""
     out = np.zeros(grid)
-    for (x, y), cells in seen_from(similarity, grid):
+    for (x, y), cells in seen_from(rows, grid):
         bins = radial_bins(cells)
-        radii = sorted(bins)
-        out[x, y] = 1 - correlation(radii, [math.fsum(bins[r]) / len(bins[r]) for r in radii])
+        out[x, y] = 1 - correlation(list(bins), [math.fsum(values) / len(values) for values in bins.values()])
     return out
 
 
-def directed(similarity, grid, directions):
+def directed(rows, grid, directions):
     """1 - mean rho over directions for each centre."""
     delta = 2 * math.pi / directions
     out = np.zeros(grid)
-    for (x, y), cells in seen_from(similarity, grid):
+    for (x, y), cells in seen_from(rows, grid):
+        bucket = [math.floor(math.atan2(dj, di) / delta) % directions for di, dj, _ in cells]
         rhos = []
-        buckets = {}
-        for di, dj, e in cells:
-            buckets.setdefault(math.floor(math.atan2(dj, di) / delta) % directions, []).append((di * di + dj * dj, e))
         for k in range(directions):
-            bucket = buckets.get(k, [])
-            if len(bucket) < 2:
+            inside = [(di * di + dj * dj, e) for (di, dj, e), own in zip(cells, bucket, strict=True) if own == k]
+            if len(inside) < 2:
                 rhos.append(0.0)
             else:
-                bucket.sort()
-                rhos.append(correlation([d for d, _ in bucket], [e for _, e in bucket]))
+                inside.sort()
+                rhos.append(correlation([d for d, _ in inside], [e for _, e in inside]))
         out[x, y] = 1 - sum(rhos) / directions
     return out
 
@@ -94,10 +92,10 @@ def ring_spread(values):
     return mean, math.sqrt(math.fsum((e - mean) ** 2 for e in values) / len(values))
 
 
-def asymmetry(similarity, grid):
+def asymmetry(rows, grid):
     """Mean std / mean over rings for each centre."""
     out = np.zeros(grid)
-    for (x, y), cells in seen_from(similarity, grid):
+    for (x, y), cells in seen_from(rows, grid):
         spreads = [ring_spread(values) for values in radial_bins(cells).values()]
         out[x, y] = sum(std / mean if std else 0.0 for mean, std in spreads) / len(spreads)
     return out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property, lru_cache
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 from loope.core.grid import Grid
 from loope.core.ranks import average_ranks
 
-CHUNK = 2**18  # cells of all centres that are looked at together: two megabytes in float64 stay in a processor's cache
+CHUNK = 2**17  # cells of all centres that are looked at together: a megabyte in float64 stays in a processor's cache
 KEPT = 8  # grids; the largest part of one is half of its similarity matrix in float32
 
 
@@ -70,15 +70,25 @@ class Geometry:
         """`(C, N)` int64."""
         return self._squared[self.offset(centres)]
 
+    def over_centres(self, columns: int, part: Callable[[slice], Tensor]) -> Tensor:
+        """`(N, columns)` float64 of a part that is made for some centres at a time.
+
+        Written into one tensor: small results kept between large ones that are freed would hold on to their memory.
+        """
+        out = torch.empty(self.grid.size, columns, dtype=torch.float64, device=self.device)
+        for centres in self.chunks():
+            out[centres] = part(centres)
+        return out
+
     @cached_property
     def ring_counts(self) -> Tensor:
         """`(N, rings)` float64: cells in each ring around each centre; 0 beyond the last."""
-        return torch.cat([_counts(self.ring(centres), self.rings) for centres in self.chunks()])
+        return self.over_centres(self.rings, lambda centres: _counts(self.ring(centres), self.rings))
 
     @cached_property
     def bucket_counts(self) -> Tensor:
         """`(N, directions)` float64: cells in each direction from each centre."""
-        return torch.cat([_counts(self.bucket(centres), self.directions) for centres in self.chunks()])
+        return self.over_centres(self.directions, lambda centres: _counts(self.bucket(centres), self.directions))
 
     @cached_property
     def distance_ranks(self) -> Tensor:
@@ -97,11 +107,11 @@ class Geometry:
     @cached_property
     def distance_spread(self) -> Tensor:
         """`(N, directions)` float64: in each bucket, the sum of the squares of `distance_ranks`."""
-        sums = [
-            add_up(self.distance_ranks[centres].double().square(), self.bucket(centres), self.directions)
-            for centres in self.chunks()
-        ]
-        return torch.cat(sums)
+
+        def spread(centres: slice) -> Tensor:
+            return add_up(self.distance_ranks[centres].double().square(), self.bucket(centres), self.directions)
+
+        return self.over_centres(self.directions, spread)
 
     def centred(self, ranks: Tensor, bucket: Tensor, centres: slice) -> Tensor:
         """`(C, N)` ranks over a whole row in which buckets follow each other, counted from the mean of the own bucket.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -169,21 +170,23 @@ def _scores(
         batch: `(B,)`, or `()` for one image.
         before_ranking: what is done to similarities before they are ranked.
     """
-    measured, means = [], []
-    for image in range(len(largest)):
-        for centres in place.chunks():
-            similarity = rows(image, centres)
-            around = parts.rings(similarity, place, centres)
-            scores = (
-                parts.undirected(around),
-                parts.directed(before_ranking(similarity), place, centres),
-                parts.asymmetry(around),
-                parts.bounded_asymmetry(around, similarity),
-            )
-            measured.append(torch.stack(scores))
-            means.append(torch.where(around.std > 0, around.mean.abs(), torch.inf).amin(-1))
-    maps = Maps(*torch.cat(measured, dim=1).view(4, *batch, *place.grid))
-    smallest = torch.cat(means).view(-1, place.grid.size).amin(-1) / torch.where(largest > 0, largest, 1)
+
+    def centre_scores(image: int, centres: slice) -> Tensor:
+        similarity = rows(image, centres)
+        around = parts.rings(similarity, place, centres)
+        scores = (
+            parts.undirected(around),
+            parts.directed(before_ranking(similarity), place, centres),
+            parts.asymmetry(around),
+            parts.bounded_asymmetry(around, similarity),
+            torch.where(around.std > 0, around.mean.abs(), torch.inf).amin(-1),
+        )
+        return torch.stack(scores, dim=-1)
+
+    images = [place.over_centres(5, partial(centre_scores, image)) for image in range(len(largest))]
+    *scores, means = torch.stack(images).unbind(-1)  # (B, N) each
+    maps = Maps(*(score.view(*batch, *place.grid) for score in scores))
+    smallest = means.amin(-1) / torch.where(largest > 0, largest, 1)
     if bool((smallest < NEAR_ZERO).any()):
         warnings.warn(
             f"A_SU divides by the mean similarity of each ring, and one is {smallest.min():.1e} of the largest "
@@ -202,9 +205,9 @@ def _map(part: Part, similarity: Tensor, grid: GridLike, directions: int = 1) ->
     """One part for every centre of every image."""
     given, cells = similarities(similarity, grid)
     place = geometry(cells, as_size(directions, "directions"), similarity.device)
-    scores = [
-        part(given.rows(image, centres), place, centres)
-        for image in range(len(given.largest))
-        for centres in place.chunks()
-    ]
-    return torch.cat(scores).view(*similarity.shape[:-2], *cells)
+
+    def column(image: int, centres: slice) -> Tensor:
+        return part(given.rows(image, centres), place, centres)[:, None]
+
+    images = [place.over_centres(1, partial(column, image)) for image in range(len(given.largest))]
+    return torch.stack(images).view(*similarity.shape[:-2], *cells)
