@@ -1,8 +1,9 @@
 """Claims: PESI is 50 times faster than the literal loops at 14x14x768, 15 times at 32x32x768; 6 sorts at most at 64x64.
 
-The loops are the pseudo-code of the paper's three algorithms, as the tests have it. At 64x64 the limit is one `torch.sort`
-over the rows of the same 4,096 x 4,096 float32 matrix, and memory stays below 4 times that matrix. Geometry is kept for
-each grid; the first call on a grid, which makes it, is shown beside. `--draw FILE.png` draws time against cells.
+The loops are the pseudo-code of the paper's three algorithms, as the tests have it. At 64x64 the limit is one
+`torch.sort` over the rows of the same 4,096 x 4,096 float32 matrix, and memory stays below 4 times that matrix.
+Geometry is kept for each grid; the first call on a grid, which makes it, is shown beside. `--draw FILE.png` draws time
+against cells.
 """
 
 import re

@@ -4,10 +4,13 @@ import math
 
 import pytest
 import torch
+from PIL import Image
+from safetensors.torch import load_file
 
 import loope
 from tests.contract.calls import DEPTH, DIM, HEADS, inputs, make
 from tests.metrics import reference
+from tests.weights import data, weights
 
 GRID = (3, 4)
 every_encoder = pytest.mark.parametrize("name", loope.list_encoders())
@@ -94,6 +97,26 @@ def test_conditional_is_measured_on_token_maps():
     torch.testing.assert_close(similarity, expected, atol=1e-11, rtol=0)
     later = loope.create_encoder("peg", DIM, GRID, after=3)
     assert not torch.equal(loope.encoder_similarity(later, tokens=tokens)[0], reference_of(tokens)[0])
+
+
+def test_conditional_on_real_token_maps():
+    timm = pytest.importorskip("timm")
+    state = load_file(weights("vit_tiny_patch16_224.safetensors"))
+    model = timm.create_model("vit_tiny_patch16_224").eval()
+    model.load_state_dict(state)
+    pictures = sorted(data("imagenet-samples").iterdir())[::250]
+    mean_and_size = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5), "input_size": (3, 224, 224)}
+    prepare = timm.data.create_transform(**mean_and_size)
+    with torch.no_grad():
+        images = torch.stack([prepare(Image.open(path).convert("RGB")) for path in pictures])
+        tokens = model.blocks[0](model._pos_embed(model.patch_embed(images)))[:, 1:]  # where PEG reads them
+    torch.manual_seed(0)
+    peg = loope.create_encoder("peg", 192, 14)
+    scores = loope.pesi_from_similarity(loope.encoder_similarity(peg, tokens=tokens), 14)
+    equal = loope.pesi_from_similarity(loope.encoder_similarity(peg), 14)
+    # Neighbours in a picture are alike, so that real tokens give more of an order than equal ones with a padded border.
+    assert scores.m_u > equal.m_u
+    assert scores.m_d_share < 1
 
 
 def reference_of(tokens):

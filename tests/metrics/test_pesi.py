@@ -67,7 +67,16 @@ def test_the_row_that_the_paper_leaves_out():
 
 def test_one_direction_ranks_cells_and_not_rings():
     # The text says that M_D tends to M_U as N -> 1; it does not.
-    assert [round(loope.pesi(table("gilbert"), n).m_d.item(), 4) for n in (1,)] == [1.6547]
+    scores = loope.pesi(table("gilbert"), 1)
+    assert round(scores.m_d.item(), 4) == 1.6547
+    assert round(scores.m_u.item(), 4) == 1.9674
+
+
+def test_four_directions_favour_the_curve():
+    # Supp. B.4; with 60 directions it is the other way round.
+    gilbert, raster = table("gilbert"), table("sinusoid")
+    assert loope.pesi(gilbert, 4).m_d > loope.pesi(raster, 4).m_d
+    assert loope.pesi(gilbert, 60).m_d < loope.pesi(raster, 60).m_d
 
 
 # The ceiling.
@@ -246,6 +255,18 @@ def test_autocast_and_gradients_are_left_out():
         under = loope.pesi(embedding)
     assert (plain.m_u, plain.m_d, plain.a_su) == (under.m_u, under.m_d, under.a_su)
     assert (loope.pesi(embedding).m_d) == plain.m_d  # what was kept in inference mode serves later
+
+
+def test_everything_happens_where_the_embedding_is():
+    embedding = positive(4, 5, 6)
+    plain = loope.pesi(embedding)
+    geometry.geometry.cache_clear()
+    with torch.device("meta"):  # what is made elsewhere has no values
+        assert loope.pesi(embedding).m_d == plain.m_d
+        similarity = loope.cosine_similarity(embedding)
+        assert loope.pesi_from_similarity(similarity, (4, 5)).m_d == plain.m_d
+        assert loope.translation_consistency(similarity, (4, 5)) > 0
+        assert loope.nearness_correlation(similarity, (4, 5)) < 1
 
 
 # A_SU where its mean is near zero, and similarities without an order.

@@ -60,7 +60,6 @@ def pesi(
     from loope.encoders import list_encoders
 
     size = None if grid is None else read_grid(grid)
-    torch.manual_seed(seed)
     rows = []
     if model is not None:
         rows.append(_table_row(model, _model_table(model, checkpoint, size, table), directions))
@@ -69,6 +68,7 @@ def pesi(
 
         rows.append(_table_row(checkpoint.name, position_table(checkpoint, size, table), directions))
     for name in encoders or ([] if rows else list_encoders()):
+        torch.manual_seed(seed)  # for each, so that a row does not depend on those above it
         rows.append(_encoder_row(name, size or Cells(14, 14), dim, directions))
     if as_json:
         typer.echo(json.dumps({"directions": directions, "rows": [_as_json(row) for row in rows]}, indent=2))

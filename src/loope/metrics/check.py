@@ -26,7 +26,15 @@ def unit_vectors(embedding: Any) -> tuple[Tensor, Grid]:
     grid = _several_cells(as_grid(tuple(value.shape[-3:-1]), "embedding"))
     require(value.numel() > 0, f"`embedding` must not be empty, got shape {tuple(value.shape)}.")
     vectors = value.reshape(-1, grid.size, value.shape[-1]).double()
-    # By the largest entry first: the square of a very small or large number would be lost.
+    norm = vectors.norm(dim=-1, keepdim=True)
+    if not bool(((norm > 1e-150) & (norm < 1e150)).all()):
+        vectors = vectors / _largest(vectors)  # the squares of very small or large numbers were lost
+        norm = vectors.norm(dim=-1, keepdim=True)
+    return vectors / norm, grid
+
+
+def _largest(vectors: Tensor) -> Tensor:
+    """`(B, N, 1)`: the largest absolute entry of each vector, finite and not zero."""
     largest = vectors.abs().amax(-1, keepdim=True)
     require(
         bool(largest.isfinite().all()),
@@ -38,8 +46,7 @@ def unit_vectors(embedding: Any) -> tuple[Tensor, Grid]:
         f"`embedding` has {zeros} zero vectors, which have no direction and no cosine; leave such cells out, or use "
         "pesi_from_similarity with a similarity of your own.",
     )
-    vectors = vectors / largest
-    return vectors / vectors.norm(dim=-1, keepdim=True), grid
+    return largest
 
 
 class Similarities(NamedTuple):
