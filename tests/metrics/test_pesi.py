@@ -155,6 +155,15 @@ def test_one_bucket_is_scipys_spearman():
         assert 1 - scores[cell].item() == pytest.approx(spearmanr(distance, similarity[cell]).statistic, abs=1e-9)
 
 
+def test_many_directions():
+    embedding = positive(2, 3, 4)
+    similarity = reference.cosines(embedding)
+    assert_as_reference(loope.pesi(embedding, 1000), similarity, (2, 3), 1000)
+    most = loope.pesi(embedding, 2**20)  # the bucket of the centre, and few others, hold two cells
+    assert most.m_d.item() == pytest.approx(1, abs=3 / 2**20)
+    assert torch.equal(loope.directed_monotonicity(loope.cosine_similarity(embedding), (2, 3), 2**20), most.maps.m_d)
+
+
 # Shapes, batches, parts, chunks.
 
 

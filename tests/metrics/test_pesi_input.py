@@ -58,7 +58,7 @@ def test_similarities_that_cannot_be_measured(similarity, grid, message):
             function(similarity, grid)
 
 
-@pytest.mark.parametrize("directions", [0, -1, 2.5, "60", True])
+@pytest.mark.parametrize("directions", [0, -1, 2.5, "60", True, 2**20 + 1])
 def test_numbers_of_directions_that_are_none(directions):
     for call in (
         lambda: loope.pesi(torch.rand(2, 2, 3), directions),

@@ -59,6 +59,11 @@ def round_off(values: Tensor, size: Tensor | float = 1.0) -> Tensor:
     return (values / (size * STEP)).round() * (size * STEP)
 
 
+def levels(values: Tensor) -> Tensor:
+    """Float64 `values` of about 1 as int64 multiples of 2^-40: rounded off, and ordered as before."""
+    return (values / STEP).round().long()
+
+
 def spearman(x: Tensor, y: Tensor) -> Tensor:
     """Spearman's rank correlation along the last dimension, with average ranks.
 

@@ -6,7 +6,20 @@ import torch
 from torch import Tensor
 
 from loope.core.errors import LoopeError, require
-from loope.core.grid import Grid, GridLike, as_grid
+from loope.core.grid import Grid, GridLike, as_grid, as_size
+
+MOST_DIRECTIONS = 2**20  # what a sort key has room for
+
+
+def check_directions(directions: Any) -> int:
+    """Read the number of directions.
+
+    Raises:
+        LoopeError: unless it is a whole number from 1 to about a million.
+    """
+    count = as_size(directions, "directions")
+    require(count <= MOST_DIRECTIONS, f"`directions` must be at most {MOST_DIRECTIONS:,}, got {count:,}; 60 is usual.")
+    return count
 
 
 def unit_vectors(embedding: Any) -> tuple[Tensor, Grid]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from loope.core.errors import LoopeError, require
-from loope.core.grid import as_size
+from loope.metrics.check import check_directions
 from loope.metrics.pesi import pesi
 
 try:
@@ -55,7 +55,7 @@ class PESI(Metric):
 
     def __init__(self, directions: int = 60, **options: Any):
         super().__init__(**options)
-        self.directions = as_size(directions, "directions")
+        self.directions = check_directions(directions)
         self.add_state("moments", torch.zeros(3, len(SCORES), dtype=torch.float64), dist_reduce_fx=merge)
 
     def update(self, embedding: Tensor) -> None:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from loope.core.ranks import average_ranks, dense_ranks, round_off
+from loope.core.ranks import average_ranks, round_off
 from loope.metrics.geometry import Geometry, add_up
 
 
@@ -41,13 +41,17 @@ def undirected(around: Rings) -> Tensor:
     return 1 - _correlation((similarity * radius).sum(-1), similarity.square().sum(-1), radius.square().sum(-1))
 
 
-def directed(rows: Tensor, geometry: Geometry, centres: slice) -> Tensor:
+def directed(order: Tensor, geometry: Geometry, centres: slice) -> Tensor:
     """`(C,)`: 1 - the mean over directions of Spearman of distance and similarity; fewer than 2 cells count 0.
 
-    All buckets of a row are ranked by one sort of keys that compare the bucket first, then the similarity.
+    Args:
+        order: `(C, N)` int64, from -2^41 to 2^41, ordered as similarity is.
+        geometry: of the grid.
+        centres: those of the rows.
     """
     bucket = geometry.bucket(centres)
-    key = bucket * (rows.shape[-1] + 1) + dense_ranks(rows)
+    # One sort ranks all buckets of a row: the key compares the bucket first, then the similarity.
+    key = (bucket << 42) + order
     similarity = geometry.centred(average_ranks(key), bucket, centres)
     product = add_up(similarity * geometry.distance_ranks[centres], bucket, geometry.directions)
     spread = add_up(similarity.square(), bucket, geometry.directions)

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from loope.core.errors import LoopeWarning
-from loope.core.grid import GridLike, as_grid, as_size
-from loope.core.ranks import round_off
+from loope.core.grid import GridLike, as_grid
+from loope.core.ranks import dense_ranks, levels, round_off
 from loope.metrics import parts
-from loope.metrics.check import similarities, unit_vectors
+from loope.metrics.check import check_directions, similarities, unit_vectors
 from loope.metrics.geometry import Geometry, geometry
 
 NEAR_ZERO = 0.01  # of the largest similarity: below it, std / mean says little
@@ -82,12 +82,12 @@ def pesi(embedding: Tensor, directions: int = 60) -> Pesi:
         '1.9674 1.2900 0.0939 1.5321'
     """
     vectors, grid = unit_vectors(embedding)
-    place = geometry(grid, as_size(directions, "directions"), vectors.device)
+    place = geometry(grid, check_directions(directions), vectors.device)
 
     def rows(image: int, centres: slice) -> Tensor:
         return vectors[image, centres] @ vectors[image].T  # a few centres at a time: E as a whole is never in memory
 
-    return _scores(rows, place, vectors.new_ones(len(vectors)), embedding.shape[:-3], round_off)
+    return _scores(rows, place, vectors.new_ones(len(vectors)), embedding.shape[:-3], levels)
 
 
 def pesi_from_similarity(similarity: Tensor, grid: GridLike, directions: int = 60) -> Pesi:
@@ -108,8 +108,8 @@ def pesi_from_similarity(similarity: Tensor, grid: GridLike, directions: int = 6
         '1.9975'
     """
     given, cells = similarities(similarity, grid)
-    place = geometry(cells, as_size(directions, "directions"), similarity.device)
-    return _scores(given.rows, place, given.largest, similarity.shape[:-2])
+    place = geometry(cells, check_directions(directions), similarity.device)
+    return _scores(given.rows, place, given.largest, similarity.shape[:-2], dense_ranks)
 
 
 def undirected_monotonicity(similarity: Tensor, grid: GridLike) -> Tensor:
@@ -123,7 +123,11 @@ def undirected_monotonicity(similarity: Tensor, grid: GridLike) -> Tensor:
 
 def directed_monotonicity(similarity: Tensor, grid: GridLike, directions: int = 60) -> Tensor:
     """M_D of each centre, `(h, w)` or `(B, h, w)`, from `(N, N)` or `(B, N, N)` similarity; M_D is its mean."""
-    return _map(parts.directed, similarity, grid, directions)
+
+    def part(rows: Tensor, place: Geometry, centres: slice) -> Tensor:
+        return parts.directed(dense_ranks(rows), place, centres)
+
+    return _map(part, similarity, grid, directions)
 
 
 def undirected_asymmetry(similarity: Tensor, grid: GridLike) -> Tensor:
@@ -142,7 +146,7 @@ def m_d_ceiling(grid: GridLike, directions: int = 60) -> float:
         >>> round(m_d_ceiling((14, 14), 60), 4), m_d_ceiling((14, 14), 1)
         (1.5321, 2.0)
     """
-    return parts.ceiling(geometry(as_grid(grid), as_size(directions, "directions"), torch.get_default_device()))
+    return parts.ceiling(geometry(as_grid(grid), check_directions(directions), torch.get_default_device()))
 
 
 def cosine_similarity(embedding: Tensor) -> Tensor:
@@ -159,7 +163,7 @@ def _scores(
     place: Geometry,
     largest: Tensor,
     batch: torch.Size,
-    before_ranking: Callable[[Tensor], Tensor] = lambda values: values,
+    order: Callable[[Tensor], Tensor],
 ) -> Pesi:
     """Every part for every centre of every image.
 
@@ -168,7 +172,7 @@ def _scores(
         place: the geometry.
         largest: `(B,)`, the largest absolute similarity of each image.
         batch: `(B,)`, or `()` for one image.
-        before_ranking: what is done to similarities before they are ranked.
+        order: similarities to whole numbers that order as they do.
     """
 
     def centre_scores(image: int, centres: slice) -> Tensor:
@@ -176,7 +180,7 @@ def _scores(
         around = parts.rings(similarity, place, centres)
         scores = (
             parts.undirected(around),
-            parts.directed(before_ranking(similarity), place, centres),
+            parts.directed(order(similarity), place, centres),
             parts.asymmetry(around),
             parts.bounded_asymmetry(around, similarity),
             torch.where(around.std > 0, around.mean.abs(), torch.inf).amin(-1),
@@ -204,7 +208,7 @@ Part = Callable[[Tensor, Geometry, slice], Tensor]
 def _map(part: Part, similarity: Tensor, grid: GridLike, directions: int = 1) -> Tensor:
     """One part for every centre of every image."""
     given, cells = similarities(similarity, grid)
-    place = geometry(cells, as_size(directions, "directions"), similarity.device)
+    place = geometry(cells, check_directions(directions), similarity.device)
 
     def column(image: int, centres: slice) -> Tensor:
         return part(given.rows(image, centres), place, centres)[:, None]
