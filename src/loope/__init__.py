@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "LoopeError": "loope.core.errors",
+    "LoopeWarning": "loope.core.errors",
     "Order": "loope.orders",
     "create_order": "loope.orders",
     "list_orders": "loope.orders",
@@ -34,9 +35,23 @@ _HOME = {
     "ThreeCell": "loope.data.three_cell",
     "ThreeCellScore": "loope.metrics.three_cell",
     "plots": "loope.reports.plots",
+    "encoder_similarity": "loope.encoders.similarity",
+    "pesi": "loope.metrics.pesi",
+    "pesi_from_similarity": "loope.metrics.pesi",
+    "cosine_similarity": "loope.metrics.pesi",
+    "undirected_monotonicity": "loope.metrics.pesi",
+    "directed_monotonicity": "loope.metrics.pesi",
+    "undirected_asymmetry": "loope.metrics.pesi",
+    "m_d_ceiling": "loope.metrics.pesi",
+    "Pesi": "loope.metrics.pesi",
+    "PESI": "loope.metrics.modules",
+    "position_table": "loope.metrics.tables",
+    "translation_consistency": "loope.metrics.beyond",
+    "nearness_correlation": "loope.metrics.beyond",
 }
+_MODULES = {"plots": "loope.reports.plots"}
 
-__all__ = [*_HOME, "__version__"]
+__all__ = [*_HOME, *_MODULES, "__version__"]
 
 if TYPE_CHECKING:
     import loope.reports.plots as plots  # noqa: F401
@@ -52,11 +67,25 @@ if TYPE_CHECKING:
     from loope.attach import save as save
     from loope.attach.hub import HubModel as HubModel
     from loope.core.errors import LoopeError as LoopeError
+    from loope.core.errors import LoopeWarning as LoopeWarning
     from loope.data.three_cell import ThreeCell as ThreeCell
     from loope.encoders import PositionalEncoder as PositionalEncoder
     from loope.encoders import create_encoder as create_encoder
     from loope.encoders import list_encoders as list_encoders
     from loope.encoders import register_encoder as register_encoder
+    from loope.encoders.similarity import encoder_similarity as encoder_similarity
+    from loope.metrics.beyond import nearness_correlation as nearness_correlation
+    from loope.metrics.beyond import translation_consistency as translation_consistency
+    from loope.metrics.modules import PESI as PESI
+    from loope.metrics.pesi import Pesi as Pesi
+    from loope.metrics.pesi import cosine_similarity as cosine_similarity
+    from loope.metrics.pesi import directed_monotonicity as directed_monotonicity
+    from loope.metrics.pesi import m_d_ceiling as m_d_ceiling
+    from loope.metrics.pesi import pesi as pesi
+    from loope.metrics.pesi import pesi_from_similarity as pesi_from_similarity
+    from loope.metrics.pesi import undirected_asymmetry as undirected_asymmetry
+    from loope.metrics.pesi import undirected_monotonicity as undirected_monotonicity
+    from loope.metrics.tables import position_table as position_table
     from loope.metrics.three_cell import ThreeCellScore as ThreeCellScore
     from loope.orders import Order as Order
     from loope.orders import create_order as create_order
@@ -65,10 +94,12 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name in _MODULES:
+        value = import_module(_MODULES[name])
+    elif name in _HOME:
+        value = getattr(import_module(_HOME[name]), name)
+    else:
         raise AttributeError(f"module 'loope' has no attribute {name!r}")
-    home = _HOME[name]
-    value = import_module(home) if name == "plots" else getattr(import_module(home), name)
     globals()[name] = value
     return value
 

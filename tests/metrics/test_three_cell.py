@@ -127,7 +127,7 @@ def test_two_processes_score_as_one(tmp_path):
 def test_without_torchmetrics_the_message_says_what_to_install():
     code = (
         "import sys; sys.modules['torchmetrics'] = None; import loope; loope.ThreeCell(10)\n"
-        "try: loope.ThreeCellScore\nexcept loope.LoopeError as error: print(error)"
+        "try: loope.ThreeCellScore()\nexcept loope.LoopeError as error: print(error)"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     assert shown.stdout == "ThreeCellScore needs torchmetrics: pip install 'loope[metrics]'.\n"

@@ -9,6 +9,7 @@ import loope
 from loope.cli.demo import demo
 from loope.cli.encoders import encoders
 from loope.cli.order import order
+from loope.cli.pesi import pesi
 from loope.cli.three_cell import three_cell
 from loope.core.errors import LoopeError
 
@@ -22,6 +23,7 @@ app.command()(demo)
 app.command()(order)
 app.command()(encoders)
 app.add_typer(three_cell, name="three-cell")
+app.command()(pesi)
 
 
 def _version(wanted: bool) -> None:

@@ -8,6 +8,10 @@ class LoopeError(ValueError):
     """Raised for every mistake a user can make; the message says what would do instead."""
 
 
+class LoopeWarning(UserWarning):
+    """Given with results that are right as defined, but easily misread; the message says what to look at instead."""
+
+
 def require(condition: bool, message: str) -> None:
     """Raise `LoopeError(message)` unless `condition` holds."""
     if not condition:

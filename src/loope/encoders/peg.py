@@ -41,5 +41,6 @@ class PositionalEncodingGenerator(PositionalEncoder):
         """`(N, N)`: the cosine of what equal tokens (all ones) become; only the padding tells them apart."""
         place = self._place(grid)
         tokens = torch.ones(1, place.size, self.dim, device=self._anchor.device, dtype=self.dtype)
-        vectors = nn.functional.normalize(self.mix(tokens, place, self.after)[0].float(), dim=-1)
+        wide = torch.promote_types(self.dtype, torch.float32)
+        vectors = nn.functional.normalize(self.mix(tokens, place, self.after)[0].to(wide), dim=-1)
         return vectors @ vectors.T

@@ -1,1 +1,1 @@
-"""Scores of encodings and of the models that use them."""
+"""How encodings and models are measured: PESI, what goes beyond it, and the Three-Cell score."""

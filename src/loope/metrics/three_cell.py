@@ -5,13 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from loope.core.errors import LoopeError, require
+from loope.core.errors import require
 from loope.core.three_cell import BITS, by_task
-
-try:
-    from torchmetrics import Metric
-except ImportError:
-    raise LoopeError("ThreeCellScore needs torchmetrics: pip install 'loope[metrics]'.") from None
+from loope.metrics.base import Metric
 
 
 def confusion(preds: Tensor, target: Tensor) -> Tensor:

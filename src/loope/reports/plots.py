@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
 
-from loope.core.errors import LoopeError
 from loope.core.grid import Grid
+from loope.reports.panels import draw_curve, panels, png, slide
+from loope.reports.pesi_plots import curves, directions, offset_arrows, similarity_maps
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from loope.orders import Order
 
-CURVE_COLOURS = "viridis"
+__all__ = [
+    "curves",
+    "directions",
+    "draw_curve",
+    "offset_arrows",
+    "offsets",
+    "orders",
+    "png",
+    "similarity",
+    "similarity_maps",
+    "slide",
+]
 
 
 def orders(chosen: Sequence[Order], columns: int = 3, scores: bool = True) -> Figure:
@@ -72,53 +80,3 @@ def offsets(image: Tensor, order: Order, moved: Tensor) -> Figure:
     axes[2].set_title("X_C", fontsize=10)
     figure.colorbar(heat, ax=axes[2], fraction=0.046)
     return figure
-
-
-def slide(order: Order, moved: Tensor) -> Tensor:
-    """`(N, 2)`: where on the drawn curve each position comes to lie after its offset, by linear interpolation."""
-    path = order.path.double()
-    rank = order.index.flatten().argsort()
-    place = (torch.arange(len(path)) + moved.double()[rank]).clamp(0, len(path) - 1)
-    low = place.floor().long().clamp(max=max(len(path) - 2, 0))
-    high = (low + 1).clamp(max=len(path) - 1)
-    return path[low] + (place - low)[:, None] * (path[high] - path[low])
-
-
-def draw_curve(ax: Axes, points: Tensor, grid: Grid, dots: bool = False) -> None:
-    """Draw `(N, 2)` points (row, column) as a line whose colour tells how far along it is."""
-    from matplotlib.collections import LineCollection
-
-    xy = points.flip(1).numpy()
-    lines = [xy[i : i + 2] for i in range(len(xy) - 1)]
-    along = list(range(len(lines)))
-    ax.add_collection(LineCollection(lines, array=along, cmap=CURVE_COLOURS, capstyle="round"))
-    if dots or len(points) == 1:
-        ax.scatter(xy[:, 0], xy[:, 1], c=list(range(len(points))), cmap=CURVE_COLOURS, s=6, zorder=3)
-    ax.set_xlim(-0.6, grid.width - 0.4)
-    ax.set_ylim(grid.height - 0.4, -0.6)
-    ax.set_aspect("equal")
-
-
-def png(figure: Figure, dpi: int = 130) -> bytes:
-    """The figure as a PNG file's bytes."""
-    buffer = BytesIO()
-    figure.savefig(buffer, format="png", dpi=dpi)
-    return buffer.getvalue()
-
-
-def panels(count: int, columns: int, side: float = 1.9) -> tuple[Figure, list[Axes]]:
-    """A figure with `count` square panels without ticks. No pyplot: nothing global, no window, any thread."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise LoopeError("Drawings need matplotlib: pip install 'loope[plots]'.") from None
-    columns = min(columns, count)
-    rows = math.ceil(count / columns)
-    figure = Figure(figsize=(side * columns, (side + 0.35) * rows), layout="constrained")
-    axes: list[Any] = list(figure.subplots(rows, columns, squeeze=False).flat)
-    for ax in axes:
-        ax.set_xticks([])
-        ax.set_yticks([])
-    for spare in axes[count:]:
-        spare.remove()
-    return figure, axes[:count]

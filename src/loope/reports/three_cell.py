@@ -10,7 +10,7 @@ from torch import Tensor
 
 from loope.core.grid import Grid
 from loope.core.three_cell import COLOURS, in_words
-from loope.reports.plots import panels
+from loope.reports.panels import panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

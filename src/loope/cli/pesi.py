@@ -1,0 +1,158 @@
+"""`loope pesi`: does an encoding keep geometry? For encoders by name, checkpoint files and timm models."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from loope.core.grid import Grid
+    from loope.metrics.published import Row
+    from loope.metrics.summary import Summary
+
+
+class Measured(NamedTuple):
+    """What a row of the table is about, and what it says."""
+
+    name: str
+    grid: Grid
+    dim: int
+    scores: Summary
+    paper: Row | None
+
+
+def pesi(
+    encoders: Annotated[
+        list[str] | None, typer.Argument(help="Encoders to measure; all of them if nothing else is given.")
+    ] = None,
+    grid: Annotated[str | None, typer.Option(help="HEIGHTxWIDTH of the grid: 14x14, or that of a table.")] = None,
+    dim: Annotated[int, typer.Option(help="Width of the tokens, for encoders.")] = 768,
+    directions: Annotated[int, typer.Option(help="Buckets that a full turn is cut into, for M_D.")] = 60,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="A .safetensors file whose learned positions are measured.")
+    ] = None,
+    table: Annotated[str | None, typer.Option(help="The tensor's name, if there are several tables.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="A timm model by name, with the weights of --checkpoint or else its own.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of what encoders would learn; they are measured untrained.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+) -> None:
+    """Measure how well encodings keep geometry (PESI), with the paper's numbers below ours where it has them.
+
+    Examples:
+        loope pesi gilbert sinusoid sincos2d --grid 14x14
+
+        loope pesi --checkpoint vit.safetensors
+
+        loope pesi --model vit_tiny_patch16_224 --directions 8 --json
+    """
+    import torch
+
+    from loope.cli.options import read_grid
+    from loope.core.grid import Grid as Cells
+    from loope.encoders import list_encoders
+
+    size = None if grid is None else read_grid(grid)
+    rows = []
+    if model is not None:
+        rows.append(_table_row(model, _model_table(model, checkpoint, size, table), directions))
+    elif checkpoint is not None:
+        from loope.metrics.tables import position_table
+
+        rows.append(_table_row(checkpoint.name, position_table(checkpoint, size, table), directions))
+    for name in encoders or ([] if rows else list_encoders()):
+        torch.manual_seed(seed)  # for each, so that a row does not depend on those above it
+        rows.append(_encoder_row(name, size or Cells(14, 14), dim, directions))
+    if as_json:
+        typer.echo(json.dumps({"directions": directions, "rows": [_as_json(row) for row in rows]}, indent=2))
+    else:
+        _print(rows, directions)
+
+
+def _encoder_row(name: str, grid: Grid, dim: int, directions: int) -> Measured:
+    from loope.encoders import create_encoder
+    from loope.encoders.similarity import encoder_similarity
+    from loope.metrics.published import published
+    from loope.metrics.summary import summarize
+
+    encoder = create_encoder(name, dim, grid, patch_size=16, heads=max(1, dim // 64), depth=12)
+    scores = summarize(encoder_similarity(encoder), grid, directions)
+    return Measured(name, grid, dim, scores, published(name, grid, dim, directions))
+
+
+def _table_row(name: str, table: Tensor, directions: int) -> Measured:
+    from loope.core.grid import as_grid
+    from loope.metrics.pesi import cosine_similarity
+    from loope.metrics.summary import summarize
+
+    grid = as_grid(tuple(table.shape[:2]))
+    return Measured(name, grid, table.shape[-1], summarize(cosine_similarity(table), grid, directions), None)
+
+
+def _model_table(name: str, checkpoint: Path | None, grid: Grid | None, table: str | None) -> Tensor:
+    """The positions of a timm model: its own grid is known, also where it is not square."""
+    from loope.core.errors import LoopeError, nearest_first, require
+    from loope.metrics.tables import position_table
+
+    try:
+        import timm
+    except ImportError:
+        raise LoopeError("Models by name need timm: pip install 'loope[models]'.") from None
+    near = ", ".join(nearest_first(name, timm.list_models())[:5])
+    require(timm.is_model(name), f"timm has no model {name!r}; nearest are {near}.")
+    if checkpoint is not None:  # as the model lays it out; of the file only the table is read
+        made = timm.create_model(name, pretrained=False)
+        return position_table(checkpoint, grid or getattr(made.patch_embed, "grid_size", None), table)
+    try:
+        made = timm.create_model(name, pretrained=True)
+    except Exception as error:  # whatever the hub and the network may raise
+        raise LoopeError(f"timm cannot load {name!r}: {error}; pass a file with --checkpoint.") from None
+    return position_table(made.state_dict(), grid or getattr(made.patch_embed, "grid_size", None), table)
+
+
+def _as_json(row: Measured) -> dict[str, object]:
+    # JSON has no infinity: a score without a value is null.
+    scores = {name: score if math.isfinite(score) else None for name, score in row.scores._asdict().items()}
+    paper = None if row.paper is None else row.paper._asdict()
+    return {"name": row.name, "grid": list(row.grid), "dim": row.dim, **scores, "published": paper}
+
+
+def _print(rows: list[Measured], directions: int) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    grids = {row.grid for row in rows}
+    where = f" at {rows[0].grid}: M_D is at most {rows[0].scores.m_d_ceiling:.4f}" if len(grids) == 1 else ""
+    # Eighty columns hold it: narrow padding, and the paper's rows below ours, not beside.
+    out = Table(
+        box=SIMPLE_HEAD, title=f"PESI with {directions} directions{where}", padding=(0, 1, 0, 0), pad_edge=False
+    )
+    out.add_column("", min_width=18, overflow="fold")
+    for head in ("M_U", "M_D", "of most", "A_SU", "bounded", "shift", "near"):
+        out.add_column(head, justify="right", no_wrap=True)
+    for row in rows:
+        s, mark = row.scores, "*" if row.scores.a_su_says_little else ""
+        numbers = (s.m_u, s.m_d, s.m_d_share, s.a_su, s.a_su_bounded, s.translation_consistency, s.nearness_correlation)
+        shown = [f"{number:.4f}" for number in numbers[:4]] + [f"{number:.3f}" for number in numbers[4:]]
+        shown[2], shown[3] = f"{s.m_d_share:.1%}", shown[3] + mark
+        out.add_row(row.name if len(grids) == 1 else f"{row.name} {row.grid}", *shown)
+        if row.paper is not None:
+            p = row.paper
+            out.add_row(f" paper: {p.called}", f"{p.m_u:.4f}", f"{p.m_d:.4f}", "", f"{p.a_su:.4f}", style="dim italic")
+    console = Console()
+    console.print(out)
+    console.print(
+        "of most: M_D over its ceiling. bounded: A_SU as std over range. shift: how much similarity depends on the "
+        "offset alone. near: rank correlation of similarity and nearness over all pairs.",
+        style="dim",
+    )
+    if any(row.scores.a_su_says_little for row in rows):
+        console.print("* divides by a mean near zero: says little, look at 'bounded'.", style="dim")

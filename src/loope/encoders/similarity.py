@@ -1,0 +1,76 @@
+"""How alike an encoder makes positions: one matrix for every kind of encoder, so that all can be measured alike."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor
+
+from loope.core.errors import LoopeError, require
+from loope.core.grid import GridLike, as_grid
+from loope.core.ranks import round_off
+from loope.encoders.base import PositionalEncoder
+
+
+def encoder_similarity(
+    encoder: PositionalEncoder,
+    grid: GridLike | None = None,
+    *,
+    images: Tensor | None = None,
+    tokens: Tensor | None = None,
+) -> Tensor:
+    """E: how alike positions are, for `loope.pesi_from_similarity`.
+
+    - additive: the cosine of the vectors. With `images`, that of the vectors each image gets, averaged over images;
+      without, LOOPE is its static order (X_C = 0).
+    - conditional: the cosine of what tokens become. With `tokens`, a batch of real token maps, averaged over them;
+      without, of equal tokens (all ones), where only the padding tells positions apart.
+    - rotary: the mean over heads and frequencies of the cosine of the angle difference, that is, what two equal vectors
+      would score. Learned frequencies are averaged over blocks too.
+    - bias: the bias averaged over heads (and blocks). iRPE's contextual bias is that of a query of ones; its tables
+      start at zero, so before training E is constant.
+
+    Computed by a copy of the encoder in float64 and evaluation mode, then rounded to multiples of 2^-40 of the largest
+    value's power of two, so that what is equal on paper is equal.
+
+    Args:
+        encoder: any encoder.
+        grid: (height, width); the encoder's own if not given.
+        images: `(B, C, H, W)` float, for additive encoders.
+        tokens: `(B, N, D)` float, for conditional encoders.
+
+    Returns:
+        `(N, N)` float64.
+
+    Raises:
+        LoopeError: for images or tokens that the encoder does not read.
+    """
+    place = encoder.grid if grid is None else as_grid(grid)
+    measured = copy.deepcopy(encoder).double().eval()
+    with torch.no_grad(), torch.autocast(encoder._anchor.device.type, enabled=False):
+        if images is not None:
+            _needs(encoder, "embed", "images")
+            similarity = _cosines(measured(images.double(), place))
+        elif tokens is not None:
+            _needs(encoder, "mix", "tokens")
+            require(
+                tokens.dim() == 3 and tokens.shape[1:] == (place.size, encoder.dim) and len(tokens) > 0,
+                f"`tokens` must be (B, {place.size}, {encoder.dim}) for a grid of {place}, got {tuple(tokens.shape)}.",
+            )
+            layer = getattr(encoder, "after", 0)
+            similarity = _cosines(measured.mix(tokens.double(), place, layer))
+        else:
+            similarity = measured.similarity(place).double()
+    return round_off(similarity, 2.0 ** torch.frexp(similarity.abs().max())[1].double())
+
+
+def _needs(encoder: PositionalEncoder, hook: str, what: str) -> None:
+    if hook not in encoder.hooks():
+        raise LoopeError(f"{encoder.name!r} has no `{hook}` that reads `{what}`; leave `{what}` out.")
+
+
+def _cosines(vectors: Tensor) -> Tensor:
+    """`(N, N)`: the cosine of `(B, N, D)` vectors, averaged over B."""
+    unit = torch.nn.functional.normalize(vectors, dim=-1)
+    return (unit @ unit.mT).mean(0)

@@ -1,0 +1,130 @@
+"""What may be measured: embeddings and similarities that make sense, in the precision they are measured in."""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from loope.core.errors import LoopeError, require
+from loope.core.grid import Grid, GridLike, as_grid, as_size
+
+MOST_DIRECTIONS = 2**20  # what a sort key has room for
+
+
+def check_directions(directions: Any) -> int:
+    """Read the number of directions.
+
+    Raises:
+        LoopeError: unless it is a whole number from 1 to about a million.
+    """
+    count = as_size(directions, "directions")
+    require(count <= MOST_DIRECTIONS, f"`directions` must be at most {MOST_DIRECTIONS:,}, got {count:,}; 60 is usual.")
+    return count
+
+
+def unit_vectors(embedding: Any) -> tuple[Tensor, Grid]:
+    """The vectors of an embedding, each of length 1, image by image.
+
+    Args:
+        embedding: `(h, w, D)` or `(B, h, w, D)` float.
+
+    Returns:
+        `(B, N, D)` float64 (B = 1 if there is none) and the grid. In double precision whatever came, so that
+        similarities that are equal on paper are told from those that are not.
+
+    Raises:
+        LoopeError: for another shape or dtype, a single cell, or vectors that are zero or not finite.
+    """
+    value = _real(embedding, "embedding", (3, 4), "(h, w, D) or (B, h, w, D)")
+    grid = _several_cells(as_grid(tuple(value.shape[-3:-1]), "embedding"))
+    require(value.numel() > 0, f"`embedding` must not be empty, got shape {tuple(value.shape)}.")
+    vectors = value.reshape(-1, grid.size, value.shape[-1]).double()
+    norm = vectors.norm(dim=-1, keepdim=True)
+    if not bool(((norm > 1e-150) & (norm < 1e150)).all()):
+        vectors = vectors / _largest(vectors)  # the squares of very small or large numbers were lost
+        norm = vectors.norm(dim=-1, keepdim=True)
+    return vectors / norm, grid
+
+
+def _largest(vectors: Tensor) -> Tensor:
+    """`(B, N, 1)`: the largest absolute entry of each vector, finite and not zero."""
+    largest = vectors.abs().amax(-1, keepdim=True)
+    require(
+        bool(largest.isfinite().all()),
+        "`embedding` must be finite, got NaN or infinite values; look at where it is from.",
+    )
+    zeros = int((largest == 0).sum())
+    require(
+        zeros == 0,
+        f"`embedding` has {zeros} zero vectors, which have no direction and no cosine; leave such cells out, or use "
+        "pesi_from_similarity with a similarity of your own.",
+    )
+    return largest
+
+
+class Similarities(NamedTuple):
+    """Similarities of several images, and how large they are.
+
+    Attributes:
+        matrices: `(B, N, N)` in the dtype that came, float32 if it was narrower.
+        exponent: `(B,)` int, the power of two above the largest absolute value.
+        largest: `(B,)` float64, that value over this power of two: 0.5 to 1, or 0 if all are zero.
+    """
+
+    matrices: Tensor
+    exponent: Tensor
+    largest: Tensor
+
+    def rows(self, image: int, centres: slice) -> Tensor:
+        """`(C, N)` float64, divided by the power of two: exact, and squares are neither lost nor infinite."""
+        return self.matrices[image, centres].double() * 2.0 ** -self.exponent[image].double()
+
+
+def similarities(similarity: Any, grid: GridLike) -> tuple[Similarities, Grid]:
+    """Read the similarities of one image or several.
+
+    Args:
+        similarity: `(N, N)` or `(B, N, N)` float; row c says how alike the cells are to cell c.
+        grid: (height, width), N cells.
+
+    Raises:
+        LoopeError: for another shape or dtype, a single cell, or values that are not finite.
+    """
+    value = _real(similarity, "similarity", (2, 3), "(N, N) or (B, N, N)")
+    cells = _several_cells(as_grid(grid))
+    require(
+        tuple(value.shape[-2:]) == (cells.size, cells.size) and value.numel() > 0,
+        f"`similarity` must be {cells.size} x {cells.size} for a grid of {cells}, got shape {tuple(value.shape)}; pass "
+        "the grid whose cells it compares, row-major.",
+    )
+    matrices = value.to(torch.promote_types(value.dtype, torch.float32)).reshape(-1, cells.size, cells.size)
+    # Least and most tell of NaN and infinity too, without a second matrix in memory.
+    least, most = (end.double() for end in torch.aminmax(matrices.flatten(1), dim=1))
+    largest = torch.maximum(-least, most)
+    require(
+        bool(largest.isfinite().all()),
+        "`similarity` must be finite, got NaN or infinite values; look at where it is from.",
+    )
+    mantissa, exponent = torch.frexp(largest)
+    return Similarities(matrices, exponent.clamp(min=-1000), mantissa), cells
+
+
+def _real(value: Any, name: str, ranks: tuple[int, int], shape: str) -> Tensor:
+    if not isinstance(value, Tensor):
+        raise LoopeError(
+            f"`{name}` must be a tensor of shape {shape}, got {type(value).__name__}; use torch.as_tensor."
+        )
+    if value.dim() not in ranks:
+        raise LoopeError(f"`{name}` must have shape {shape}, got {tuple(value.shape)}.")
+    if value.is_complex():
+        raise LoopeError(
+            f"`{name}` must be real, got {value.dtype}; use torch.view_as_real(x).flatten(-2) for both its parts."
+        )
+    if not value.is_floating_point():
+        raise LoopeError(f"`{name}` must be floating point, got {value.dtype}; use .float().")
+    return value.detach()
+
+
+def _several_cells(grid: Grid) -> Grid:
+    require(grid.size > 1, f"A grid of {grid} has no distances to compare; at least two cells are needed.")
+    return grid

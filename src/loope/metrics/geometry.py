@@ -1,0 +1,141 @@
+"""What PESI needs to know of a grid: rings, directions and distance ranks. Made once for each grid, then kept."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import cached_property, lru_cache
+
+import torch
+from torch import Tensor
+
+from loope.core.grid import Grid
+from loope.core.ranks import average_ranks
+
+CHUNK = 2**17  # cells of all centres that are looked at together: a megabyte in float64 stays in a processor's cache
+KEPT = 8  # grids; the largest part of one is half of its similarity matrix in float32
+
+
+class Geometry:
+    """Where cells lie as seen from each other.
+
+    Ring and direction of a cell depend on its offset from the centre alone, so that they are stored for each of the
+    (2h-1)(2w-1) offsets, and looked up for a few centres at a time.
+
+    Args:
+        grid: the cells.
+        directions: number of buckets that a full turn is cut into.
+        device: where the tables live.
+    """
+
+    def __init__(self, grid: Grid, directions: int, device: torch.device):
+        self.grid = grid
+        self.directions = directions
+        self.device = device
+        rows, columns = grid.coordinates(device)
+        self._place = rows * (2 * grid.width - 1) + columns  # a cell's index if the table of offsets began at 0, 0
+        offsets = [(di, dj) for di in range(1 - grid.height, grid.height) for dj in range(1 - grid.width, grid.width)]
+        self._squared = self._table([di * di + dj * dj for di, dj in offsets])
+        # A whole number's root is never half-way between two others: rounding has no ties.
+        self._ring = self._squared.double().sqrt().round().long()
+        # As written in Supp. A.5.2, in double precision, by the standard library: the cell next to the centre lies
+        # exactly on the border of two buckets, where another arc tangent's last bit would decide.
+        step = 2 * math.pi / directions
+        self._bucket = self._table([math.floor(math.atan2(dj, di) / step) % directions for di, dj in offsets])
+        self.rings = int(self._ring.max()) + 1
+        self.offsets = len(offsets)  # that of a cell from itself is in the middle
+
+    def _table(self, values: list[int]) -> Tensor:
+        return torch.tensor(values, dtype=torch.int64, device=self.device)
+
+    def chunks(self) -> Iterator[slice]:
+        """Centres, a few at a time."""
+        step = max(1, CHUNK // max(self.grid.size, self.directions))
+        for start in range(0, self.grid.size, step):
+            yield slice(start, min(start + step, self.grid.size))
+
+    def offset(self, centres: slice) -> Tensor:
+        """`(C, N)` int64: the number of each cell's offset from each centre, from 0 to (2h-1)(2w-1) - 1."""
+        return self._place + (self._place[-1] - self._place[centres, None])
+
+    def ring(self, centres: slice) -> Tensor:
+        """`(C, N)` int64: the rounded distance of each cell from each centre."""
+        return self._ring[self.offset(centres)]
+
+    def bucket(self, centres: slice) -> Tensor:
+        """`(C, N)` int64: the direction in which each cell lies from each centre; the centre itself is in bucket 0."""
+        return self._bucket[self.offset(centres)]
+
+    def squared_distance(self, centres: slice) -> Tensor:
+        """`(C, N)` int64."""
+        return self._squared[self.offset(centres)]
+
+    def over_centres(self, columns: int, part: Callable[[slice], Tensor]) -> Tensor:
+        """`(N, columns)` float64 of a part that is made for some centres at a time.
+
+        Written into one tensor: small results kept between large ones that are freed would hold on to their memory.
+        """
+        out = torch.empty(self.grid.size, columns, dtype=torch.float64, device=self.device)
+        for centres in self.chunks():
+            out[centres] = part(centres)
+        return out
+
+    @cached_property
+    def ring_counts(self) -> Tensor:
+        """`(N, rings)` float64: cells in each ring around each centre; 0 beyond the last."""
+        return self.over_centres(self.rings, lambda centres: _counts(self.ring(centres), self.rings))
+
+    @cached_property
+    def bucket_counts(self) -> Tensor:
+        """`(N, directions)` float64: cells in each direction from each centre."""
+        return self.over_centres(self.directions, lambda centres: _counts(self.bucket(centres), self.directions))
+
+    @cached_property
+    def distance_ranks(self) -> Tensor:
+        """`(N, N)` whole numbers: twice the rank of each cell's distance in its bucket, counted from the bucket's mean.
+
+        Doubled, average ranks are whole, and 16 bits hold them for every grid whose similarity fits into memory.
+        """
+        size = self.grid.size
+        ranks = torch.empty(size, size, dtype=torch.int16 if size < 2**15 else torch.int32, device=self.device)
+        for centres in self.chunks():
+            bucket = self.bucket(centres)
+            key = bucket * int(self._squared.max() + 1) + self.squared_distance(centres)
+            ranks[centres] = (2 * self.centred(average_ranks(key), bucket, centres)).to(ranks.dtype)
+        return ranks
+
+    @cached_property
+    def distance_spread(self) -> Tensor:
+        """`(N, directions)` float64: in each bucket, the sum of the squares of `distance_ranks`."""
+
+        def spread(centres: slice) -> Tensor:
+            return add_up(self.distance_ranks[centres].double().square(), self.bucket(centres), self.directions)
+
+        return self.over_centres(self.directions, spread)
+
+    def centred(self, ranks: Tensor, bucket: Tensor, centres: slice) -> Tensor:
+        """`(C, N)` ranks over a whole row in which buckets follow each other, counted from the mean of the own bucket.
+
+        Args:
+            ranks: `(C, N)` float64, average ranks of keys that compare buckets first.
+            bucket: `(C, N)` int64.
+            centres: the rows' centres.
+        """
+        counts = self.bucket_counts[centres]
+        middle = counts.cumsum(-1) - (counts - 1) / 2  # ties within a bucket do not move its mean rank
+        return ranks - middle.gather(-1, bucket)
+
+
+@lru_cache(maxsize=KEPT)
+def geometry(grid: Grid, directions: int, device: torch.device) -> Geometry:
+    """The geometry of a grid, from memory if it was asked for lately."""
+    return Geometry(grid, directions, device)
+
+
+def add_up(values: Tensor, group: Tensor, groups: int) -> Tensor:
+    """`(C, groups)` float64: the sum of each group's `(C, N)` values in each row."""
+    return values.new_zeros(len(values), groups).scatter_add_(-1, group, values)
+
+
+def _counts(group: Tensor, groups: int) -> Tensor:
+    return add_up(torch.ones_like(group, dtype=torch.float64), group, groups)
