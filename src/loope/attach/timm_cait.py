@@ -7,8 +7,8 @@ from typing import Any
 from torch import nn
 
 from loope.attach import timm_attention
-from loope.attach.adapter import Branch, Slot, register_adapter
-from loope.attach.timm_vit import TimmAdapter, is_timm, square
+from loope.attach.adapter import Branch, register_adapter
+from loope.attach.timm_vit import TimmAdapter, is_timm
 from loope.core.grid import Grid
 
 
@@ -23,21 +23,7 @@ class CaitAdapter(TimmAdapter):
 
     def branches(self) -> list[Branch]:
         """One."""
-        model = self.model
-        return [
-            Branch(
-                patch_embed=model.patch_embed,
-                blocks=list(model.blocks),
-                attentions=[block.attn for block in model.blocks],
-                dim=model.embed_dim,
-                heads=model.blocks[0].attn.num_heads,
-                grid=Grid(*model.patch_embed.grid_size),
-                patch_size=square(model.patch_embed.patch_size),
-                channels=model.patch_embed.proj.in_channels,
-                table=Slot(model, "pos_embed"),
-                entry=model.pos_drop,
-            )
-        ]
+        return self.one_branch()
 
     def attend(self, attention: nn.Module, position: Any, *args: Any, **kwargs: Any) -> Any:
         """Talking-heads attention, with positions."""

@@ -37,6 +37,25 @@ class TimmAdapter(Adapter):
 
     model: Any
 
+    def one_branch(self, **special: Any) -> list[Branch]:
+        """The branch of a model with one sequence of tokens; `special` says what is not as in all of them."""
+        model = self.model
+        return [
+            Branch(
+                patch_embed=model.patch_embed,
+                blocks=list(model.blocks),
+                attentions=[block.attn for block in model.blocks],
+                dim=model.embed_dim,
+                heads=model.blocks[0].attn.num_heads,
+                grid=Grid(*model.patch_embed.grid_size),
+                patch_size=square(model.patch_embed.patch_size),
+                channels=model.patch_embed.proj.in_channels,
+                table=Slot(model, "pos_embed"),
+                entry=model.pos_drop,
+                **special,
+            )
+        ]
+
     def attend(self, attention: nn.Module, position: Any, *args: Any, **kwargs: Any) -> Any:
         """The module's own attention, with positions."""
         return timm_attention.attend(attention, position, *args, **kwargs)
@@ -65,23 +84,11 @@ class PlainAdapter(TimmAdapter):
             not getattr(drop, "prob", 0),
             "Patch dropout removes tokens, and with them the grid; create the model with patch_drop_rate=0.",
         )
-        return [
-            Branch(
-                patch_embed=model.patch_embed,
-                blocks=list(model.blocks),
-                attentions=[block.attn for block in model.blocks],
-                dim=model.embed_dim,
-                heads=model.blocks[0].attn.num_heads,
-                grid=Grid(*model.patch_embed.grid_size),
-                patch_size=square(model.patch_embed.patch_size),
-                channels=model.patch_embed.proj.in_channels,
-                prefix=model.num_prefix_tokens,
-                table=Slot(model, "pos_embed"),
-                table_prefix=0 if model.no_embed_class else model.num_prefix_tokens,
-                entry=model.pos_drop,
-                own=[Slot(model, "rope")] if hasattr(model, "rope") else [],
-            )
-        ]
+        return self.one_branch(
+            prefix=model.num_prefix_tokens,
+            table_prefix=0 if model.no_embed_class else model.num_prefix_tokens,
+            own=[Slot(model, "rope")] if hasattr(model, "rope") else [],
+        )
 
     def set_geometry(self, size: Grid) -> None:
         """The patch embedding's size, and that of the model's own rotary encoding."""
@@ -109,23 +116,11 @@ class BeitAdapter(TimmAdapter):
         """One, whose own encoding has up to a slot for each block."""
         model = self.model
         biases = [Slot(block.attn, "relative_position_bias_table") for block in model.blocks]
-        return [
-            Branch(
-                patch_embed=model.patch_embed,
-                blocks=list(model.blocks),
-                attentions=[block.attn for block in model.blocks],
-                dim=model.embed_dim,
-                heads=model.blocks[0].attn.num_heads,
-                grid=Grid(*model.patch_embed.grid_size),
-                patch_size=square(model.patch_embed.patch_size),
-                channels=model.patch_embed.proj.in_channels,
-                prefix=model.num_prefix_tokens,
-                table=Slot(model, "pos_embed"),
-                table_prefix=model.num_prefix_tokens,
-                entry=model.pos_drop,
-                own=[*biases, Slot(model, "rel_pos_bias")],
-            )
-        ]
+        return self.one_branch(
+            prefix=model.num_prefix_tokens,
+            table_prefix=model.num_prefix_tokens,
+            own=[*biases, Slot(model, "rel_pos_bias")],
+        )
 
     def set_geometry(self, size: Grid) -> None:
         """The patch embedding's size, and the windows of the biases that are in place."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -54,8 +53,9 @@ def demo(
         html.picture(plots.png(plots.orders(curves)), "the nine patch orders"),
         html.text(
             "Encoders",
-            "How alike each patch is to the marked one. 'keeps distance' is the rank correlation between similarity "
-            "and nearness over all pairs of patches: 1 is a perfect ranking.",
+            "How alike each patch is to the marked one, before any training. M_U (most 2): does similarity fall with "
+            "distance? M_D, as a share of the most it can be: in each direction? A_SU, bounded: does it differ on a "
+            "ring? Near: rank correlation of similarity and nearness over all pairs of patches.",
         ),
         html.table(head, rows),
         html.picture(plots.png(plots.similarity(maps, GRID, CENTRE)), "similarity maps of the encoders"),
@@ -74,12 +74,12 @@ def demo(
 
 def _measure(console: Console) -> tuple[list[str], list[list[str]], list, dict[str, Tensor]]:  # type: ignore[type-arg]
     """Orders with their scores (printed), then a row and a similarity map for each encoder."""
-    import torch
     from rich.progress import track
 
-    from loope.core.ranks import spearman
     from loope.encoders import create_encoder
     from loope.encoders.describe import describe
+    from loope.encoders.similarity import encoder_similarity
+    from loope.metrics.summary import summarize
     from loope.orders import create_order, list_orders
 
     curves, scores = [], []
@@ -90,19 +90,19 @@ def _measure(console: Console) -> tuple[list[str], list[list[str]], list, dict[s
         scores.append([name, f"{score.neighbour_distance:.2f}", f"{score.kept:.0%}", f"{score.rank_correlation:.3f}"])
     _print_table(console, "Orders at 14x14", ["order", "neighbour distance", "kept", "rank correlation"], scores)
 
-    cells = torch.stack(GRID.coordinates(), dim=-1)
-    nearness = -(cells[:, None] - cells[None]).square().sum(-1)
-    first, second = torch.triu_indices(GRID.size, GRID.size, offset=1)
     maps, rows = {}, []
     for row in track(describe(GRID), "Encoders", console=console):
-        encoder = create_encoder(row.name, 768, GRID, patch_size=PATCH, heads=12, depth=12).eval()
-        start = time.perf_counter()
-        maps[row.name] = encoder.similarity().detach()
-        spent = time.perf_counter() - start
-        kept = spearman(maps[row.name][first, second].double(), nearness[first, second]).item()
-        shown = f"{kept:.3f}" if kept == kept else "- (all alike)"
-        rows.append([row.name, row.kind, f"{row.parameters:,}", shown, f"{1000 * spent:.1f}"])
-    return ["encoder", "kind", "parameters", "keeps distance", "ms"], rows, curves, maps
+        encoder = create_encoder(row.name, 768, GRID, patch_size=PATCH, heads=12, depth=12)
+        maps[row.name] = encoder_similarity(encoder)
+        told = summarize(maps[row.name], GRID)
+        shown = [
+            f"{told.m_u:.3f}",
+            f"{told.m_d_share:.0%}",
+            f"{told.a_su_bounded:.3f}",
+            f"{told.nearness_correlation:.2f}",
+        ]
+        rows.append([row.name, row.kind, f"{row.parameters:,}", *shown])
+    return ["encoder", "kind", "params", "M_U", "M_D", "A_SU", "near"], rows, curves, maps
 
 
 class _Learned(NamedTuple):

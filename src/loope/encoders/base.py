@@ -74,7 +74,10 @@ class PositionalEncoder(nn.Module):
         return set()
 
     def similarity(self, grid: GridLike | None = None) -> Tensor:
-        """`(N, N)`: how alike positions are. For additive encoders, the cosine of their vectors."""
+        """`(N, N)`: how alike positions are. For additive encoders, the cosine of their vectors.
+
+        `loope.encoder_similarity` gives the same in float64, whatever the encoder's dtype, and for images.
+        """
         vectors = nn.functional.normalize(self(None, grid)[0].to(_wide(self.dtype)), dim=-1)
         return vectors @ vectors.T
 
