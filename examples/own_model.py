@@ -48,7 +48,7 @@ class Patches(nn.Module):
 class SmallViT(nn.Module):
     def __init__(self, size=32, patch=8, dim=48, depth=2, heads=3, classes=5):
         super().__init__()
-        self.size, self.patch = size, patch
+        self.size, self.patch = (size, size), patch
         self.patches = Patches(dim, patch)
         self.positions = nn.Parameter(torch.randn(1, (size // patch) ** 2, dim))
         self.blocks = nn.Sequential(*(Block(dim, heads) for _ in range(depth)))
@@ -76,7 +76,7 @@ class SmallViTAdapter(loope.Adapter):
                 attentions=[block.attention for block in model.blocks],
                 dim=attention.out.in_features,
                 heads=attention.heads,
-                grid=Grid(model.size // model.patch, model.size // model.patch),
+                grid=Grid(model.size[0] // model.patch, model.size[1] // model.patch),
                 patch_size=model.patch,
                 table=loope.Slot(model, "positions"),
             )
@@ -88,7 +88,7 @@ class SmallViTAdapter(loope.Adapter):
         return attention.out(F.scaled_dot_product_attention(q, k, v, attn_mask=bias).transpose(1, 2).flatten(2))
 
     def set_geometry(self, size):
-        self.model.size = size.height
+        self.model.size = tuple(size)
 
 
 if __name__ == "__main__":

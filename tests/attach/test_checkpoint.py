@@ -92,10 +92,10 @@ def test_a_class_outside_transformers_is_not_built(tmp_path):
     path = loope.save(model, tmp_path / "m.safetensors")
     with safe_open(path, "pt") as file:
         recipe, state = json.loads(file.metadata()["loope"]), {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-    for name in ("logging", "pipeline", "NoSuchModel"):
+    for name in ("logging", "pipeline", "NoSuchModel", "BertModel", "PreTrainedModel"):
         recipe["model"]["class"] = name
         save_file(state, path, metadata={"loope": json.dumps(recipe)})
-        with pytest.raises(loope.LoopeError, match=f"transformers has no model class '{name}'"):
+        with pytest.raises(loope.LoopeError, match=f"no ViT or DeiT model class '{name}'"):
             loope.load(path)
 
 
@@ -171,3 +171,116 @@ def test_a_frozen_model_refuses_other_sizes():
     loope.freeze(xy, (32, 32))
     assert not list(xy.loope.encoders.parameters())
     torch.testing.assert_close(predict(xy, images(xy)), expected)
+
+
+def test_traits_that_shapes_do_not_show(tmp_path):
+    for changed in ({"num_heads": 6}, {"dynamic_img_size": True}):
+        model = timm.create_model("vit_tiny_patch16_224", depth=1, **changed)
+        loope.attach(model, "gilbert")
+        with pytest.raises(loope.LoopeError, match=f"{next(iter(changed))} would differ"):
+            loope.save(model, tmp_path / "m.safetensors", model_args={"depth": 1})
+        loaded = loope.load(loope.save(model, tmp_path / "m.safetensors", model_args={"depth": 1, **changed}))
+        assert all(getattr(loaded, key, loaded.blocks[0].attn.num_heads) == value for key, value in changed.items())
+
+
+def test_dtype_channels_and_tag_come_along(tmp_path):
+    args = {"depth": 1, "in_chans": 1}
+    model = timm.create_model("vit_tiny_patch16_224.augreg_in21k", **args).bfloat16().eval()
+    loope.attach(model, "loope")
+    loaded = loope.load(loope.save(model, tmp_path / "m.safetensors", model_args={"depth": 1}))
+    assert next(loaded.parameters()).dtype == torch.bfloat16
+    assert loaded.pretrained_cfg["tag"] == "augreg_in21k"
+    pixels = torch.randn(1, 1, 224, 224).bfloat16()
+    assert torch.equal(predict(loaded, pixels), predict(model, pixels))
+
+
+def test_a_kept_own_table_at_another_size(tmp_path):
+    model = make("ViT")
+    loope.attach(model, "gilbert", keep_own=True)
+    loope.resize(model, (48, 32))
+    loaded = loope.load(loope.save(model, tmp_path / "m.safetensors", model_args=ARGS))
+    pixels = images(model, (48, 32))
+    assert torch.equal(predict(loaded, pixels), predict(model, pixels))
+
+
+def test_other_options_are_another_attachment():
+    source, target = make("ViT"), make("ViT")
+    loope.attach(source, "rope_axial", temperature=10.0)
+    loope.attach(target, "rope_axial", temperature=1000.0)
+    with pytest.raises(
+        loope.LoopeError, match=r"with other options, .*1000\.0.* than those of the checkpoint, .*10\.0"
+    ):
+        target.load_state_dict(source.state_dict())
+
+
+def test_averaged_weights_still_know_how_they_were_attached(tmp_path):
+    model = make("ViT")
+    loope.attach(model, "rope_mixed")
+    ema = timm.utils.ModelEmaV3(model, decay=0.9)
+    for _ in range(5):
+        ema.update(model)
+    loaded = loope.load(loope.save(ema.module, tmp_path / "m.safetensors", model_args=ARGS))
+    torch.testing.assert_close(predict(loaded), predict(model), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda recipe: "not json",
+        lambda recipe: "null",
+        lambda recipe: "[" * 5000,
+        lambda recipe: json.dumps({"format": 1}),
+        lambda recipe: json.dumps({**recipe, "attach": {"encoders": 3}}),
+        lambda recipe: json.dumps({**recipe, "dtype": "nonsense"}),
+        lambda recipe: json.dumps({**recipe, "model": {**recipe["model"], "name": "hf-hub:someone/model"}}),
+        lambda recipe: json.dumps({**recipe, "model": {**recipe["model"], "name": "local-dir:/etc"}}),
+        lambda recipe: json.dumps({**recipe, "model": {**recipe["model"], "args": {"checkpoint_path": "/etc/passwd"}}}),
+        lambda recipe: json.dumps({**recipe, "model": {**recipe["model"], "args": {"pretrained_cfg": "x"}}}),
+        lambda recipe: json.dumps({**recipe, "model": {**recipe["model"], "args": {"nonsense": 1}}}),
+    ],
+)
+def test_recipes_that_are_damaged_or_hostile(change, tmp_path):
+    model = make("ViT")
+    loope.attach(model, "gilbert")
+    path = loope.save(model, tmp_path / "m.safetensors", model_args=ARGS)
+    with safe_open(path, "pt") as file:
+        recipe, state = json.loads(file.metadata()["loope"]), {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    save_file(state, path, metadata={"loope": change(recipe)})
+    with pytest.raises(loope.LoopeError):
+        loope.load(path)
+
+
+def test_frozen_models_stay_at_their_size():
+    model = make("ViT")
+    loope.attach(model, "gilbert")
+    loope.freeze(model, (32, 32))
+    assert not model.training
+    for call in (lambda: loope.resize(model, (16, 64)), lambda: loope.freeze(model, (16, 64))):
+        with pytest.raises(loope.LoopeError, match="frozen"):
+            call()
+
+
+def test_freezing_leaves_encoders_of_ones_own_alone_unless_they_promise_to_be_static():
+    table = torch.randn(2, 1, 3, 16, 16)
+
+    class PerLayer(loope.PositionalEncoder):
+        def bias(self, q, grid, layer):
+            return table[layer]
+
+    class ReadsQueries(loope.PositionalEncoder):
+        def bias(self, q, grid, layer):
+            return q @ q.transpose(-1, -2)
+
+    class Both(PerLayer):
+        def embed(self, images, grid):
+            return images.mean() + torch.zeros(1, grid.size, self.dim)
+
+    static = type("Static", (PerLayer,), {"reads_content": False})
+    for number, cls in enumerate((PerLayer, ReadsQueries, Both, static)):
+        loope.register_encoder(f"own_{number}")(cls)
+        model = make("ViT")
+        loope.attach(model, f"own_{number}")
+        before = predict(model)
+        loope.freeze(model, (32, 32))
+        torch.testing.assert_close(predict(model), before)
+        assert type(model.loope.encoders[0][0]).__name__ == ("BakedBias" if cls is static else cls.__name__)

@@ -90,7 +90,6 @@ def test_attention_against_a_slow_softmax(name, encoder):
     made = model.loope.encoders[0][0]
     torch.nn.init.normal_(next(made.parameters(), torch.empty(0)))
     branch, layer = model.loope.branches[0], 1
-    branch.meet(branch.grid)
     attention, count = branch.attentions[layer], branch.prefix
     x = torch.randn(2, count + 16, 48)
     if hasattr(attention, "qkv"):
@@ -156,3 +155,82 @@ def test_loope_sees_the_pixels_the_model_sees():
         each.generator.register_forward_hook(lambda module, args, out: shapes.append(tuple(args[0].shape[-2:])))
     predict(cross)
     assert shapes == [(48, 48), (32, 32)]  # each branch at its own scale
+
+
+def block_diagonal(count: int, dtype: torch.dtype) -> Tensor:
+    """A mask that lets the first half of the tokens see the first half, and the second the second."""
+    half = torch.arange(count) < count // 2
+    seen = half[:, None] == half
+    return seen if dtype == torch.bool else torch.zeros(count, count).masked_fill(~seen, float("-inf"))
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.float32])
+def test_attention_masks_still_mask(dtype):
+    """iRPE starts from zero, so with the own table kept the model must do what it does by itself."""
+    model, mask = make("ViT"), block_diagonal(17, dtype)
+    with torch.no_grad():
+        own, plain = model(images(model), attn_mask=mask), model(images(model))
+        loope.attach(model, "irpe", keep_own=True)
+        attached = model(images(model), attn_mask=mask)
+    torch.testing.assert_close(attached, own, atol=1e-4, rtol=1e-4)
+    assert not torch.allclose(own, plain)
+
+
+@pytest.mark.parametrize("encoder", ["alibi2d", "irpe", "rope_axial"])
+@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+def test_transformers_masked_tokens_stay_unseen(encoder, implementation):
+    model = make("HF ViT")
+    model.config._attn_implementation = implementation
+    loope.attach(model, encoder)
+    mask = torch.ones(2, 17, dtype=torch.long)
+    mask[:, -1] = 0  # the last patch
+    pixels = images(model)
+    changed = pixels.clone()
+    changed[..., -8:, -8:] += 5
+    with torch.no_grad():
+        one, other = (model(each, attention_mask=mask).logits for each in (pixels, changed))
+        assert torch.allclose(one, other)
+        assert not torch.allclose(model(changed).logits, model(pixels).logits)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"scale_attn_inner": True},
+        {"qk_norm": True},
+        {"attn_type": "rope", "rope_rotate_half": True},
+        {"attn_type": "rope", "num_kv_heads": 1, "qkv_fused": False},
+    ],
+)
+def test_variants_of_evas_attention_are_computed_as_their_own(options):
+    torch.manual_seed(0)
+    model = randomised(eva(**options))
+    own = predict(model, images(model))
+    loope.attach(model, "irpe", keep_own=True)
+    torch.testing.assert_close(predict(model, images(model)), own, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("drop", [{"attn_drop_rate": 0.9}, {"proj_drop_rate": 0.9}])
+def test_dropout_still_drops(drop):
+    torch.manual_seed(0)
+    model = randomised(timm.models.VisionTransformer(**TIMM, **drop))
+    loope.attach(model, "alibi2d")
+    attention = model.blocks[0].attn.train()
+    x = torch.randn(1, 17, 48)
+    assert not torch.allclose(attention(x), attention(x))
+    assert torch.equal(attention.eval()(x), attention(x))
+
+
+def test_beits_bias_is_resampled_along_the_right_axes():
+    model = timm.models.Beit(**TIMM, use_abs_pos_emb=False, use_rel_pos_bias=True).eval()
+    attention = model.blocks[0].attn
+    with torch.no_grad():  # a bias that grows with the column's offset alone
+        attention.relative_position_bias_table[:-3] = torch.arange(-3.0, 4).repeat(7)[:, None]
+        attention.relative_position_bias_table[-3:] = torch.tensor([[7.0], [8.0], [9.0]])
+    loope.resize(model, (48, 64))  # 6x8
+    assert attention.window_size == (6, 8)
+    offsets = attention.relative_position_bias_table[:-3].view(11, 15, 3)
+    assert bool((offsets.diff(dim=1) > 0).all())
+    torch.testing.assert_close(offsets, offsets[:1].expand_as(offsets), atol=1e-4, rtol=1e-4)
+    assert attention.relative_position_bias_table[-3:, 0].tolist() == [7, 8, 9]
+    assert predict(model, images(model, (48, 64))).shape == (2, 5)

@@ -64,8 +64,12 @@ class Branch:
     own: Sequence[Slot] = ()
     name: str = "patches"
     # Grids met so far, by their number of patches: attention sees tokens only, also when a checkpointed block runs
-    # again in the backward pass.
+    # again in the backward pass. Two grids of equal size in one backward pass with checkpointing are not told apart.
     met: dict[int, Grid] = field(default_factory=dict)
+    latest: int = 0
+
+    def __post_init__(self) -> None:
+        self.meet(self.grid)
 
     @property
     def pixels(self) -> Grid:
@@ -80,13 +84,14 @@ class Branch:
     def meet(self, grid: Grid) -> None:
         """Remember the grid of the images that are under way."""
         self.met[grid.size] = grid
+        self.latest = grid.size
 
     def grid_of(self, tokens: int) -> Grid:
         """The grid of a sequence of `tokens` tokens, prefix included."""
         patches = tokens - self.prefix
         if patches not in self.met:
             raise LoopeError(
-                f"Expected {self.prefix} prefix and {sorted(self.met) or self.grid.size} patch tokens, got {tokens} in "
+                f"Expected {self.prefix} prefix and {sorted(self.met)} patch tokens, got {tokens} in "
                 "all; encoders that act in blocks cannot be used where tokens are dropped or added on the way."
             )
         return self.met[patches]

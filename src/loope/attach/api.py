@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -11,10 +12,11 @@ from torch import nn
 from loope.attach import specs
 from loope.attach.adapter import Adapter, Branch, adapter_for
 from loope.attach.attachment import Attachment, attachment_of, fit_table, required_attachment
+from loope.attach.hooks import is_wired
 from loope.attach.overrides import override_methods, restore_methods
 from loope.attach.report import Report, report_on
 from loope.core.errors import LoopeError, one_of, require
-from loope.core.grid import GridLike, as_grid
+from loope.core.grid import Grid, GridLike, as_grid
 from loope.encoders import PositionalEncoder, create_encoder
 from loope.encoders.learned import Learned
 
@@ -48,11 +50,12 @@ def attach(
     Raises:
         LoopeError: if the model is not known, has something attached, or cannot take the encoder.
     """
-    require(
-        attachment_of(model) is None,
-        f"This {type(model).__name__} has something attached already; call loope.detach(model) first.",
-    )
     adapter = adapter_for(model)
+    require(
+        not is_wired(model),
+        f"This {type(model).__name__} has something attached already, to it, a part of it or the model around it; call "
+        "loope.detach first.",
+    )
     branches = adapter.branches()
     init = options.pop("init", None)
     chosen = _chosen(encoder, options)
@@ -72,10 +75,14 @@ def attach(
     if prefix == "learned":
         for branch in branches:
             _add_prefix_vectors(attachment, branch)
+    require(
+        not freeze_backbone or any(True for _ in attachment.parameters()),
+        f"{specs.names(spec)} has no parameters, so with freeze_backbone=True nothing would train.",
+    )
     if not keep_own:
         attachment.set_aside()
     if freeze_backbone:
-        attachment.frozen = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+        attachment.frozen = [parameter for parameter in model.parameters() if parameter.requires_grad]
         model.requires_grad_(False)
     model.loope = attachment.train(model.training)
     attachment.wire()
@@ -95,10 +102,10 @@ def detach(model: nn.Module) -> None:
     require(not attachment.baked, "The model was frozen for deployment, and its own encoding dropped; load it anew.")
     attachment.unwire()
     restore_methods(model)
-    del model.loope
     attachment.restore()
-    for name in attachment.frozen:
-        model.get_parameter(name).requires_grad_(True)
+    for parameter in attachment.frozen:
+        parameter.requires_grad_(True)
+    del model.loope
 
 
 def resize(model: nn.Module, size: GridLike) -> None:
@@ -115,6 +122,10 @@ def resize(model: nn.Module, size: GridLike) -> None:
     if pixels.height % side or pixels.width % side:
         nearest = "x".join(str(max(side, round(length / side) * side)) for length in pixels)
         raise LoopeError(f"The size must be a multiple of the patch size {side}, got {pixels}; use {nearest}.")
+    if attachment:
+        require(not attachment.baked or pixels == branches[0].pixels, "The model is frozen for its size; load it anew.")
+        for number, branch in enumerate(branches):
+            _try_resize(attachment.encoders_of(number), branch, pixels)
     adapter.set_geometry(pixels)
     grids = [branch.grid for branch in adapter.branches()]
     if attachment:
@@ -128,6 +139,15 @@ def resize(model: nn.Module, size: GridLike) -> None:
 def _chosen(encoder: EncoderChoice, options: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     if isinstance(encoder, str):
         return [(encoder, options)]
+    require(
+        isinstance(encoder, Sequence) and not (isinstance(encoder, tuple) and len(encoder) == 2 and _is_pair(encoder)),
+        f"`encoder` must be a name or a list of names and (name, options) pairs, got {encoder!r}.",
+    )
+    for each in encoder:
+        require(
+            isinstance(each, str) or _is_pair(each),
+            f"An encoder in a list must be a name or a (name, options) pair, got {each!r}.",
+        )
     chosen = [(each, {}) if isinstance(each, str) else (each[0], dict(each[1])) for each in encoder]
     require(bool(chosen), "Name at least one encoder; 'none' stands for no position.")
     require(
@@ -135,6 +155,19 @@ def _chosen(encoder: EncoderChoice, options: dict[str, Any]) -> list[tuple[str, 
         f"Options of several encoders go with their names: [('{chosen[0][0]}', {options!r}), ...].",
     )
     return chosen
+
+
+def _is_pair(value: Any) -> bool:
+    return (
+        isinstance(value, tuple | list) and len(value) == 2 and isinstance(value[0], str) and isinstance(value[1], dict)
+    )
+
+
+def _try_resize(encoders: Sequence[PositionalEncoder], branch: Branch, pixels: Grid) -> None:
+    """Let copies of the encoders go first, so that one that cannot follow leaves the model as it was."""
+    grid = Grid(max(1, pixels.height // branch.patch_size), max(1, pixels.width // branch.patch_size))
+    for encoder in encoders:
+        copy.deepcopy(encoder).resize(grid)
 
 
 def _make(branch: Branch, name: str, options: dict[str, Any]) -> PositionalEncoder:

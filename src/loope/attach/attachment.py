@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +10,7 @@ from torch import Tensor, nn
 from loope.attach import slots, specs
 from loope.attach.adapter import Adapter, Branch, Slot
 from loope.attach.hooks import AddToPatches, AddToPrefix, Attend, MixAfterBlock, Position, remove_hooks
-from loope.core.errors import LoopeError, require
+from loope.core.errors import LoopeError
 from loope.core.grid import Grid
 from loope.encoders import PositionalEncoder
 from loope.encoders.resample import resample
@@ -27,8 +26,6 @@ class Attachment(nn.Module):
         spec: how it was attached, for checkpoints.
     """
 
-    spec: Tensor
-
     def __init__(
         self,
         adapter: Adapter,
@@ -41,13 +38,13 @@ class Attachment(nn.Module):
         self.adapter = adapter
         self.branches = list(branches)
         self.own_grids = [branch.grid for branch in branches]
-        self.taken: dict[str, slots.Taken] = {}
-        self.frozen: list[str] = []
+        self.taken: dict[str, tuple[Branch, Slot, slots.Taken]] = {}
+        self.frozen: list[nn.Parameter] = []
         self.baked = False
         self.encoders = nn.ModuleList(nn.ModuleList(each) for each in encoders)
         self.prefixes = nn.ParameterDict()
         self.own = nn.Module()
-        self.register_buffer("spec", specs.to_bytes(spec))
+        self.spec = spec
 
     def encoders_of(self, number: int) -> list[PositionalEncoder]:
         """The encoders of a branch."""
@@ -56,27 +53,29 @@ class Attachment(nn.Module):
 
     def set_aside(self) -> None:
         """Move the model's own encoding here, where nothing uses it; a table leaves zeros in its place."""
+        names = {module: name for name, module in self.adapter.model.named_modules()}
         for branch in self.branches:
             for slot in branch.slots:
                 if slot.value is None:
                     continue
-                key = self._key(slot)
-                value, self.taken[key] = slots.take(slot, _zeros(branch) if slot is branch.table else None)
-                (self.own.add_module if isinstance(value, nn.Module) else self.own.register_parameter)(key, value)  # type: ignore[arg-type]
+                # The slot's name in the model, with slashes: a parameter's name may have no dots.
+                key = "/".join((*names[slot.module].split("."), slot.attribute)).lstrip("/")
+                value, taken = slots.take(slot, _zeros(branch) if slot is branch.table else None)
+                slots.keep(self.own, key, value, taken)
+                self.taken[key] = (branch, slot, taken)
 
     def restore(self) -> None:
         """Put it back, resampled if the model has another size now."""
+        old = dict(zip(map(id, self.branches), self.own_grids, strict=True))
         # Last taken, first given back: each remembers the siblings that were there when it was taken.
-        for branch, old in reversed(list(zip(self.branches, self.own_grids, strict=True))):
-            for slot in reversed(branch.slots):
-                key = self._key(slot)
-                if key in self.taken:
-                    value = getattr(self.own, key)
-                    delattr(self.own, key)
-                    slots.give_back(slot, value, self.taken.pop(key))
-                    if slot is branch.table:
-                        fit_table(branch, old)
-        if any(branch.grid != old for branch, old in zip(self.branches, self.own_grids, strict=True)):
+        for key, (branch, slot, taken) in reversed(self.taken.items()):
+            value = getattr(self.own, key)
+            delattr(self.own, key)
+            slots.give_back(slot, value, taken)
+            if slot is branch.table:
+                fit_table(branch, old[id(branch)])
+        self.taken.clear()
+        if any(branch.grid != old[id(branch)] for branch in self.branches):
             self.adapter.set_geometry(self.branches[0].pixels)
 
     def wire(self) -> None:
@@ -84,13 +83,13 @@ class Attachment(nn.Module):
         for number, branch in enumerate(self.branches):
             encoders = self.encoders_of(number)
             additive = [encoder for encoder in encoders if "embed" in encoder.hooks()]
-            branch.patch_embed.register_forward_hook(AddToPatches(branch, additive))
+            branch.patch_embed.register_forward_hook(AddToPatches(branch, additive), prepend=True)
             if branch.name in self.prefixes and branch.entry is not None:
                 branch.entry.register_forward_pre_hook(AddToPrefix(branch, self.prefixes, branch.name))
             for layer, (block, attention) in enumerate(zip(branch.blocks, branch.attentions, strict=True)):
                 mixing = [encoder for encoder in encoders if "mix" in encoder.hooks() and encoder.mixes_after(layer)]
                 if mixing:
-                    block.register_forward_hook(MixAfterBlock(branch, layer, mixing))
+                    block.register_forward_hook(MixAfterBlock(branch, layer, mixing), prepend=True)
                 position = Position(branch, layer, encoders)
                 if position.turning or position.biasing:
                     attention.forward = Attend(self.adapter, attention, position)
@@ -106,28 +105,18 @@ class Attachment(nn.Module):
             old, branch.grid = branch.grid, grid
             for encoder in self.encoders_of(number):
                 encoder.resize(grid)
-            if branch.table is not None and slots.holds_zeros(branch.table):
+            if branch.table is not None and any(slot is branch.table for _, slot, _ in self.taken.values()):
                 slots.lay(branch.table, _zeros(branch))
             else:
                 fit_table(branch, old)
 
-    def _key(self, slot: Slot) -> str:
-        """The slot's name in the model, with slashes: a parameter's name may have no dots."""
-        names = {module: name for name, module in self.adapter.model.named_modules()}
-        return "/".join((*names[slot.module].split("."), slot.attribute)).lstrip("/")
+    def get_extra_state(self) -> Tensor:
+        """How it was attached, as bytes: part of every state dict, but no buffer that averaging could blur."""
+        return specs.to_bytes(self.spec)
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+    def set_extra_state(self, state: Tensor) -> None:
         """Refuse a checkpoint of another attachment, by name."""
-        theirs = state_dict.get(f"{prefix}spec")
-        if theirs is not None:
-            wanted, came = specs.names(specs.from_bytes(self.spec)), specs.names(specs.from_bytes(theirs))
-            require(
-                wanted == came,
-                f"The model has {wanted} attached, but the checkpoint was saved with {came}; attach {came} first, or "
-                "use loope.load, which does.",
-            )
-            state_dict[f"{prefix}spec"] = self.spec  # the options may differ, and with them the number of bytes
-        super()._load_from_state_dict(state_dict, prefix, *args)
+        specs.require_same(self.spec, specs.from_bytes(state))
 
 
 def fit_table(branch: Branch, old: Grid) -> None:
@@ -136,9 +125,9 @@ def fit_table(branch: Branch, old: Grid) -> None:
         return
     table, count = branch.table.value, branch.table_prefix
     with torch.no_grad():
-        patches = resample(table[:, count:], old, branch.grid)
-        moved = nn.Parameter(torch.cat((table[:, :count], patches), dim=1), table.requires_grad)
-    setattr(branch.table.module, branch.table.attribute, moved)
+        moved = torch.cat((table[:, :count], resample(table[:, count:], old, branch.grid)), dim=1)
+    trained = isinstance(table, nn.Parameter)
+    setattr(*branch.table, nn.Parameter(moved, table.requires_grad) if trained else moved)
 
 
 def attachment_of(model: nn.Module) -> Attachment | None:

@@ -19,6 +19,7 @@ from loope.core.grid import Grid
 KEY = "loope"
 FORMAT = 1
 OWN = "loope.own."
+TRAITS = ("num_heads", "head_dim", "num_prefix_tokens", "no_embed_class", "dynamic_img_size", "global_pool")
 
 
 def save(model: nn.Module, path: str | Path, *, model_args: dict[str, Any] | None = None) -> Path:
@@ -37,15 +38,19 @@ def save(model: nn.Module, path: str | Path, *, model_args: dict[str, Any] | Non
 
     attachment = required_attachment(model)
     require(not attachment.baked, "A frozen model is for deployment; save the model before loope.freeze.")
-    own = Grid(*(side * attachment.branches[0].patch_size for side in attachment.own_grids[0]))
+    branch, own = attachment.branches[0], attachment.own_grids[0]
+    if attachment.spec["keep_own"]:  # then the model's own table has the present size
+        own = branch.grid
+    size = Grid(own.height * branch.patch_size, own.width * branch.patch_size)
     recipe: dict[str, Any] = {
         "format": FORMAT,
-        "model": _describe(model, own, model_args or {}),
-        "attach": specs.from_bytes(attachment.spec),
-        "size": list(attachment.branches[0].pixels),
+        "model": _describe(model, size, model_args or {}),
+        "attach": attachment.spec,
+        "size": list(branch.pixels),
+        "dtype": str(next(branch.patch_embed.parameters()).dtype).removeprefix("torch."),
     }
     state = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
-    _check_rebuilds(recipe["model"], state)
+    _check_rebuilds(recipe["model"], model, state)
     return write_atomic(Path(path), to_safetensors(state, metadata={KEY: specs.to_json(recipe)}))
 
 
@@ -69,11 +74,16 @@ def load(path: str | Path) -> nn.Module:
         f"{path} was not written by loope.save and does not say how to build its model; build and attach the model, "
         "then load the file with safetensors.torch.load_model.",
     )
-    recipe = json.loads(metadata[KEY])
-    require(recipe["format"] == FORMAT, f"{path} has format {recipe['format']}; this version reads {FORMAT}.")
-    recipe["attach"] = specs.from_json(json.dumps(recipe["attach"]))
-    model = _build(recipe)
-    model.load_state_dict(state)
+    try:
+        recipe = json.loads(metadata[KEY])
+        require(recipe["format"] == FORMAT, f"{path} has format {recipe['format']}; this version reads {FORMAT}.")
+        recipe["attach"] = specs.from_json(json.dumps(recipe["attach"]))
+        model = _build(recipe)
+        model.load_state_dict(state)
+    except LoopeError:
+        raise
+    except Exception as error:  # whatever a damaged or foreign recipe sets off in the libraries that read it
+        raise LoopeError(f"{path} cannot be read: {type(error).__name__}: {error}") from error
     return model.eval()
 
 
@@ -85,7 +95,8 @@ def _describe(model: Any, own: Grid, model_args: dict[str, Any]) -> dict[str, An
             "class": type(model).__name__,
             "config": {**model.config.to_dict(), "image_size": list(own)},
         }
-    name = (getattr(model, "pretrained_cfg", None) or {}).get("architecture")
+    about = getattr(model, "pretrained_cfg", None) or {}
+    name = ".".join(part for part in (about.get("architecture"), about.get("tag")) if part)
     require(
         home == "timm" and bool(name),
         f"Can only save models made by timm.create_model or transformers, got {type(model).__name__}; for others use "
@@ -96,15 +107,18 @@ def _describe(model: Any, own: Grid, model_args: dict[str, Any]) -> dict[str, An
     return {"library": "timm", "name": name, "args": {**found, **model_args}}
 
 
-def _check_rebuilds(about: dict[str, Any], state: dict[str, torch.Tensor]) -> None:
-    """The model as its own name and arguments would build it must have the parameters that this one has."""
+def _check_rebuilds(about: dict[str, Any], model: nn.Module, state: dict[str, torch.Tensor]) -> None:
+    """The model as its name and arguments would build it must have the parameters and the traits that this one has."""
     with torch.device("meta"):
-        rebuilt = {name: tensor.shape for name, tensor in _build_model(about).state_dict().items()}
-    ours = {name: tensor.shape for name, tensor in state.items() if not name.startswith("loope.")}
+        rebuilt = _build_model(about)
+    theirs: dict[str, Any] = {name: tensor.shape for name, tensor in rebuilt.state_dict().items()}
+    ours: dict[str, Any] = {name: tensor.shape for name, tensor in state.items() if not name.startswith("loope.")}
     for name, tensor in state.items():
         if name.startswith(OWN):
             ours[name.removeprefix(OWN).replace("/", ".")] = tensor.shape
-    different = sorted(name for name in ours.keys() | rebuilt.keys() if ours.get(name) != rebuilt.get(name))
+    different = sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))
+    mine, other = _traits(model), _traits(rebuilt)
+    different += sorted(name for name in mine.keys() | other.keys() if mine.get(name) != other.get(name))
     require(
         not different,
         f"The model could not be built again from {about}: {', '.join(different[:3])} would differ; pass what it was "
@@ -112,11 +126,22 @@ def _check_rebuilds(about: dict[str, Any], state: dict[str, torch.Tensor]) -> No
     )
 
 
+def _traits(model: nn.Module) -> dict[str, str]:
+    """What shapes do not show."""
+    return {
+        f"{name}.{trait}": str(getattr(module, trait))
+        for name, module in model.named_modules()
+        if not name.startswith("loope")
+        for trait in TRAITS
+        if isinstance(getattr(module, trait, None), bool | int | str)
+    }
+
+
 def _build(recipe: dict[str, Any]) -> nn.Module:
     model, how = _build_model(recipe["model"]), recipe["attach"]
     attach(model, how["encoders"], keep_own=how["keep_own"], prefix=how["prefix"])
     resize(model, recipe["size"])
-    return model
+    return model.to(getattr(torch, recipe["dtype"]))
 
 
 def _build_model(about: dict[str, Any]) -> nn.Module:
@@ -126,7 +151,11 @@ def _build_model(about: dict[str, Any]) -> nn.Module:
 def _build_timm(about: dict[str, Any]) -> nn.Module:
     import timm
 
+    # A name with a scheme, or an argument that names a file, would make timm read what a checkpoint has no say in.
+    require(timm.is_model(about["name"]), f"timm has no model {about['name']!r}.")
     args = {key: tuple(value) if isinstance(value, list) else value for key, value in about["args"].items()}
+    outside = [key for key in args if key.startswith(("pretrained", "checkpoint", "cache"))]
+    require(not outside, f"A model cannot be built with {', '.join(outside)} from a checkpoint.")
     create: Any = timm.create_model
     model: nn.Module = create(about["name"], pretrained=False, **args)
     return model
@@ -134,12 +163,11 @@ def _build_timm(about: dict[str, Any]) -> nn.Module:
 
 def _build_transformers(about: dict[str, Any]) -> nn.Module:
     import transformers
+    from transformers import DeiTPreTrainedModel, ViTPreTrainedModel
 
     cls = getattr(transformers, about["class"], None)
-    require(
-        isinstance(cls, type) and issubclass(cls, transformers.PreTrainedModel),
-        f"transformers has no model class {about['class']!r}.",
-    )
-    config = cls.config_class.from_dict(about["config"])  # type: ignore[union-attr]
-    model: nn.Module = cls(config)  # type: ignore[misc]
+    known = isinstance(cls, type) and issubclass(cls, (ViTPreTrainedModel, DeiTPreTrainedModel))
+    require(known, f"transformers has no ViT or DeiT model class {about['class']!r}.")
+    config = {key: value for key, value in about["config"].items() if "attn_implementation" not in key}
+    model: nn.Module = cls(cls.config_class.from_dict(config))  # type: ignore[union-attr,misc]
     return model

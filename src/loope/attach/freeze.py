@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from loope.attach.api import resize
 from loope.attach.attachment import Attachment, required_attachment
-from loope.core.errors import LoopeError
-from loope.core.grid import Grid, GridLike
+from loope.core.errors import LoopeError, require
+from loope.core.grid import Grid, GridLike, as_grid
 from loope.encoders import PositionalEncoder
 from loope.encoders.rotary import Rotary, turn
 
@@ -22,6 +22,15 @@ class Baked(PositionalEncoder):
         super().__init__(encoder.dim, encoder.grid)
         self.name = f"{encoder.name} (baked)"  # type: ignore[misc]
         self.register_buffer("value", value.detach().to(encoder.dtype))
+
+    def resize(self, grid: GridLike) -> PositionalEncoder:
+        """Stays where it is.
+
+        Raises:
+            LoopeError: for another grid.
+        """
+        self.at(as_grid(grid), 0)
+        return self
 
     def at(self, grid: Grid, layer: int) -> Tensor:
         """The constant of a layer; one for all layers if they do not differ.
@@ -71,8 +80,9 @@ def freeze(model: nn.Module, size: GridLike) -> None:
         model: a model with something attached.
         size: (height, width) of the images.
     """
-    resize(model, size)
     attachment = required_attachment(model)
+    require(not attachment.baked, "The model is frozen already; freeze a copy made before for another size.")
+    resize(model, size)
     model.eval().requires_grad_(False)
     attachment.unwire()
     for number, branch in enumerate(attachment.branches):
@@ -84,18 +94,23 @@ def freeze(model: nn.Module, size: GridLike) -> None:
 
 @torch.no_grad()
 def _baked(encoder: PositionalEncoder, depth: int) -> PositionalEncoder:
-    if encoder.reads_content:
+    if encoder.reads_content or len(encoder.hooks()) != 1:
         return encoder
-    grid, layers = encoder.grid, range(depth if list(encoder.parameters()) else 1)
+    grid = encoder.grid
     if "embed" in encoder.hooks():
         return BakedTable(encoder, encoder(None)[None]).eval()
     if isinstance(encoder, Rotary):
-        angles = torch.stack([encoder.angles(grid, layer) for layer in layers])
-        return BakedRotation(encoder, torch.stack((angles.cos(), angles.sin()), dim=1)).eval()
+        angles = torch.stack([encoder.angles(grid, layer) for layer in range(depth)])
+        return BakedRotation(encoder, _once(torch.stack((angles.cos(), angles.sin()), dim=1))).eval()
     if "bias" in encoder.hooks():
         query = encoder._anchor.new_zeros(1, 1, grid.size, 1)  # not read
-        return BakedBias(encoder, torch.stack([encoder.bias(query, grid, layer) for layer in layers])).eval()
+        return BakedBias(encoder, _once(torch.stack([encoder.bias(query, grid, n) for n in range(depth)]))).eval()
     return encoder
+
+
+def _once(layers: Tensor) -> Tensor:
+    """One entry instead of one for each layer, if all are equal."""
+    return layers[:1] if bool((layers == layers[0]).all()) else layers
 
 
 def _drop_own(attachment: Attachment) -> None:

@@ -8,7 +8,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from loope.attach.adapter import Adapter, Branch, Slot, register_adapter
+from loope.attach.masks import add_masks
 from loope.attach.timm_vit import square
+from loope.core.errors import require
 from loope.core.grid import Grid, as_grid
 
 FAMILIES = ("vit", "deit")
@@ -39,6 +41,11 @@ class HuggingFaceAdapter(Adapter):
         """One."""
         config, embeddings = self.model.config, self.core.embeddings
         patches = embeddings.patch_embeddings
+        require(
+            getattr(embeddings, "mask_token", None) is None,
+            "This model replaces masked patches after the patch embedding, where positions would be lost; attach to a "
+            "model without mask token.",
+        )
         prefix = 2 if hasattr(embeddings, "distillation_token") else 1
         side = square(patches.patch_size)
         height, width = as_grid(patches.image_size, "image_size")
@@ -61,43 +68,42 @@ class HuggingFaceAdapter(Adapter):
 
     def attend(self, attention: Any, position: Any, *args: Any, **kwargs: Any) -> Any:
         """The layer's attention with positions, through the implementation that the model's config names."""
-        return self._attend(attention, position, *args, **kwargs)
-
-    @staticmethod
-    def _attend(
-        attention: Any, position: Any, hidden_states: Tensor, attention_mask: Tensor | None = None, **kwargs: Any
-    ) -> tuple[Tensor, Tensor | None]:
-        from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-        from transformers.models.vit.modeling_vit import eager_attention_forward
-
-        lead = hidden_states.shape[:-1]
-        q, k, v = (
-            layer(hidden_states).view(*lead, -1, attention.head_dim).transpose(1, 2)
-            for layer in (attention.q_proj, attention.k_proj, attention.v_proj)
-        )
-        q, k, bias = position(q, k)
-        if bias is not None:
-            attention_mask = bias if attention_mask is None else bias + attention_mask
-        interface = ALL_ATTENTION_FUNCTIONS.get_interface(
-            attention.config._attn_implementation, eager_attention_forward
-        )
-        mixed, weights = interface(
-            attention,
-            q,
-            k,
-            v,
-            attention_mask,
-            dropout=attention.attention_dropout if attention.training else 0.0,
-            scaling=attention.scaling,
-            **kwargs,
-        )
-        return attention.o_proj(mixed.reshape(*lead, -1).contiguous()), weights
+        return attend(attention, position, *args, **kwargs)
 
     def set_geometry(self, size: Grid) -> None:
         """The image size in embeddings and config."""
         embeddings = self.core.embeddings
         side = square(embeddings.patch_embeddings.patch_size)
-        self.model.config.image_size = list(size)
+        self.model.config.image_size = size.height if size.height == size.width else list(size)
         for module in (embeddings, embeddings.patch_embeddings):
             module.image_size = tuple(size)
         embeddings.patch_embeddings.num_patches = (size.height // side) * (size.width // side)
+
+
+def attend(
+    attention: Any, position: Any, hidden_states: Tensor, attention_mask: Tensor | None = None, **kwargs: Any
+) -> tuple[Tensor, Tensor | None]:
+    """What `ViTAttention.forward` does, with positions."""
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+    from transformers.models.vit.modeling_vit import eager_attention_forward
+
+    lead = hidden_states.shape[:-1]
+    q, k, v = (
+        layer(hidden_states).view(*lead, -1, attention.head_dim).transpose(1, 2)
+        for layer in (attention.q_proj, attention.k_proj, attention.v_proj)
+    )
+    q, k, bias = position(q, k)
+    if bias is not None:
+        attention_mask = add_masks(bias, attention_mask)
+    interface = ALL_ATTENTION_FUNCTIONS.get_interface(attention.config._attn_implementation, eager_attention_forward)
+    mixed, weights = interface(
+        attention,
+        q,
+        k,
+        v,
+        attention_mask,
+        dropout=attention.attention_dropout if attention.training else 0.0,
+        scaling=attention.scaling,
+        **kwargs,
+    )
+    return attention.o_proj(mixed.reshape(*lead, -1).contiguous()), weights

@@ -60,8 +60,8 @@ class AddToPrefix(Hook):
     def __call__(self, module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The module's arguments, the first of them `(B, P + N, D)` with the prefix moved."""
         tokens, count = args[0], self.branch.prefix
-        if tokens.shape[-1] != self.branch.dim:  # another branch of the model runs through the same module
-            return args
+        if tokens.shape[1:] != (count + self.branch.latest, self.branch.dim):
+            return args  # another branch of the model runs through the same module
         return torch.cat((tokens[:, :count] + self.vectors[self.key], tokens[:, count:]), dim=1), *args[1:]
 
 
@@ -119,6 +119,7 @@ class Attend(Hook):
         self.adapter = adapter
         self.attention = attention
         self.position = position
+        self.previous = attention.__dict__.get("forward")  # another library's patch, to be put back
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What the attention module returns."""
@@ -135,5 +136,21 @@ def remove_hooks(module: nn.Module) -> None:
     for hooks in (module._forward_hooks, module._forward_pre_hooks):
         for key in [key for key, hook in hooks.items() if isinstance(hook, Hook)]:
             del hooks[key]
-    if isinstance(module.__dict__.get("forward"), Hook):
+    patched = module.__dict__.get("forward")
+    if isinstance(patched, Attend):
         del module.forward
+        if patched.previous is not None:
+            module.forward = patched.previous
+
+
+def is_wired(model: nn.Module) -> bool:
+    """Whether a hook of ours is anywhere in the model, also if it was attached to a part or to the whole around it."""
+    return any(
+        isinstance(hook, Hook)
+        for module in model.modules()
+        for hook in (
+            *module._forward_hooks.values(),
+            *module._forward_pre_hooks.values(),
+            module.__dict__.get("forward"),
+        )
+    )

@@ -10,6 +10,7 @@ from torch import nn
 
 from loope.attach.attachment import required_attachment
 from loope.core.errors import require
+from loope.core.grid import as_grid
 
 PREFIX = "loope."
 
@@ -61,7 +62,7 @@ class SetInputSize(Override):
 
         side = required_attachment(self.model).branches[0].patch_size
         require(
-            patch_size in (None, side, (side, side)),
+            patch_size is None or as_grid(patch_size, "patch_size") == (side, side),
             f"The patch size cannot change from {side} to {patch_size} while something is attached; detach first.",
         )
         if img_size is not None:

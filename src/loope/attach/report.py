@@ -44,7 +44,8 @@ class Report:
     def rows(self) -> list[tuple[str, str]]:
         """The report line by line."""
         policy = {"none": "no position", "learned": "a learned vector each"}[self.prefix]
-        own = "kept, encoders add to it" if self.keep_own else ", ".join(self.set_aside) or "the model has none"
+        shown = self.set_aside if len(self.set_aside) < 5 else [*self.set_aside[:3], f"{len(self.set_aside) - 3} more"]
+        own = "kept, encoders add to it" if self.keep_own else ", ".join(shown) or "the model has none"
         return [
             ("model", self.model),
             ("encoder", " + ".join(self.encoders)),
@@ -78,8 +79,6 @@ def report_on(model: nn.Module, attachment: Attachment, prefix: str, keep_own: b
         notes.append(
             "contextual iRPE reads the queries: its bias is made anew for each image, which costs time and memory"
         )
-    if len(names) > 4:
-        names = [*names[:3], f"... and {len(names) - 3} more"]
     return Report(
         model=type(model).__name__,
         encoders=[encoder.name for encoder in encoders],

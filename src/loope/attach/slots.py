@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from loope.attach.adapter import Slot
+from loope.core.errors import LoopeError
 
 
 @dataclass
@@ -17,18 +18,23 @@ class Taken:
     Attributes:
         trainable: whether each parameter was trained.
         order: the names beside it, so that the state dict comes back in its order.
+        persistent: whether it was in the state dict; a table can be a buffer that is not.
     """
 
     trainable: list[bool]
     order: list[str]
+    persistent: bool
 
 
-def take(slot: Slot, zeros: Tensor | None) -> tuple[nn.Module | nn.Parameter, Taken]:
+def take(slot: Slot, zeros: Tensor | None) -> tuple[nn.Module | Tensor, Taken]:
     """Take out what sits in the slot and leave `zeros`, as a buffer outside the state dict, or None."""
     module, name = slot
     value = slot.value
     home = _home(module, value)
-    taken = Taken([parameter.requires_grad for parameter in _parameters(value)], list(home))
+    if name not in home:
+        raise LoopeError(f"`{name}` of {type(module).__name__} is no parameter, buffer or module; register it as one.")
+    trainable = [parameter.requires_grad for parameter in _parameters(value)]
+    taken = Taken(trainable, list(home), name not in module._non_persistent_buffers_set)
     for parameter in _parameters(value):
         parameter.requires_grad_(False)
     if zeros is None:
@@ -39,25 +45,32 @@ def take(slot: Slot, zeros: Tensor | None) -> tuple[nn.Module | nn.Parameter, Ta
     return value, taken
 
 
+def keep(own: nn.Module, key: str, value: nn.Module | Tensor, taken: Taken) -> None:
+    """Register what was taken with the module that keeps it."""
+    if isinstance(value, nn.Module):
+        own.add_module(key, value)
+    elif isinstance(value, nn.Parameter):
+        own.register_parameter(key, value)
+    else:
+        own.register_buffer(key, value, persistent=taken.persistent)
+
+
 def lay(slot: Slot, zeros: Tensor) -> None:
     """Leave `zeros` in the slot."""
     slot.module.register_buffer(slot.attribute, zeros, persistent=False)
 
 
-def holds_zeros(slot: Slot) -> bool:
-    """Whether a table was taken from the slot."""
-    return slot.attribute in slot.module._buffers
-
-
-def give_back(slot: Slot, value: nn.Module | nn.Parameter, taken: Taken) -> None:
+def give_back(slot: Slot, value: nn.Module | Tensor, taken: Taken) -> None:
     """Put back what was taken, trained or not as it was, at its old place among its siblings."""
     module, name = slot
-    if holds_zeros(slot):
-        delattr(module, name)
+    module._buffers.pop(name, None)
+    module._non_persistent_buffers_set.discard(name)
     for parameter, trainable in zip(_parameters(value), taken.trainable, strict=True):
         parameter.requires_grad_(trainable)
     home = _home(module, value)
     home[name] = value
+    if not taken.persistent:
+        module._non_persistent_buffers_set.add(name)
     siblings = {key: home[key] for key in (*taken.order, *home) if key in home}
     home.clear()
     home.update(siblings)
@@ -70,8 +83,12 @@ def zeros_like_table(like: nn.Module, rows: int, dim: int) -> Tensor:
 
 
 def _home(module: nn.Module, value: object) -> dict[str, object]:
-    return module._modules if isinstance(value, nn.Module) else module._parameters  # type: ignore[return-value]
+    if isinstance(value, nn.Module):
+        return module._modules  # type: ignore[return-value]
+    return module._parameters if isinstance(value, nn.Parameter) else module._buffers  # type: ignore[return-value]
 
 
-def _parameters(value: nn.Module | nn.Parameter) -> list[nn.Parameter]:
-    return list(value.parameters()) if isinstance(value, nn.Module) else [value]
+def _parameters(value: nn.Module | Tensor) -> list[nn.Parameter]:
+    if isinstance(value, nn.Module):
+        return list(value.parameters())
+    return [value] if isinstance(value, nn.Parameter) else []

@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 import torch
 from torch import Tensor
 
-from loope.core.errors import LoopeError
+from loope.core.errors import LoopeError, require
 from loope.orders import Order
 
 
@@ -23,6 +23,20 @@ class Spec(TypedDict):
 def names(spec: Spec) -> str:
     """The encoders' names, for messages."""
     return " + ".join(repr(name) for name, _ in spec["encoders"])
+
+
+def require_same(ours: Spec, theirs: Spec) -> None:
+    """Raise `LoopeError`, naming both, unless a checkpoint was saved with what is attached."""
+    require(
+        names(ours) == names(theirs),
+        f"The model has {names(ours)} attached, but the checkpoint was saved with {names(theirs)}; attach "
+        f"{names(theirs)} first, or use loope.load, which does.",
+    )
+    mine, other = to_json(ours["encoders"]), to_json(theirs["encoders"])
+    require(
+        mine == other,
+        f"The model's encoders were attached with other options, {mine}, than those of the checkpoint, {other}.",
+    )
 
 
 def to_json(spec: Any) -> str:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from loope.attach.masks import add_masks
 from loope.core.errors import require
 
 
@@ -31,8 +32,8 @@ def attend(
         q, k = (_own_rotation(attention, each, rope).type_as(v) for each in (q, k))
     q, k, bias = position(q, k)
     if getattr(attention, "relative_position_bias_table", None) is not None:
-        bias = _sum(bias, attention._get_rel_pos_bias())
-    bias = _sum(_sum(bias, shared_rel_pos_bias), _additive(attn_mask, q.dtype))
+        bias = add_masks(bias, attention._get_rel_pos_bias())
+    bias = add_masks(add_masks(bias, shared_rel_pos_bias), attn_mask)
     dropout = attention.attn_drop.p if attention.training else 0.0
     mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout).transpose(1, 2).flatten(2)
     mixed = attention.norm(mixed) if hasattr(attention, "norm") else mixed
@@ -82,15 +83,3 @@ def _own_rotation(attention: Any, x: Tensor, rope: Tensor) -> Tensor:
 
     count, half = attention.num_prefix_tokens, getattr(attention, "rotate_half", False)
     return torch.cat((x[:, :, :count], apply_rot_embed_cat(x[:, :, count:], rope, half=half)), dim=2)
-
-
-def _sum(a: Tensor | None, b: Tensor | None) -> Tensor | None:
-    if a is None or b is None:
-        return b if a is None else a
-    return a + b
-
-
-def _additive(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    if mask is None or mask.dtype != torch.bool:
-        return mask
-    return torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, float("-inf"))

@@ -48,11 +48,11 @@ class CrossVitAdapter(TimmAdapter):
     def set_geometry(self, size: Grid) -> None:
         """The image size of each branch, at its own scale."""
         model = self.model
-        old = model.img_size
-        scales = [scaled[0] / old[0] for scaled in model.img_size_scaled]
+        if not hasattr(model, "img_scales"):  # as it was made: scales read off rounded sizes would drift
+            model.img_scales = [scaled[0] / model.img_size[0] for scaled in model.img_size_scaled]
         model.img_size = tuple(size)
         model.img_size_scaled = []
-        for patches, scale in zip(model.patch_embed, scales, strict=True):
+        for patches, scale in zip(model.patch_embed, model.img_scales, strict=True):
             side = square(patches.patch_size)
             # A scaled size that patches do not fit would lose the rest of the image.
             scaled = tuple(max(side, round(length * scale / side) * side) for length in size)

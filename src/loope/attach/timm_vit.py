@@ -44,14 +44,15 @@ class TimmAdapter(Adapter):
             Branch(
                 patch_embed=model.patch_embed,
                 blocks=list(model.blocks),
-                attentions=[block.attn for block in model.blocks],
+                # Blocks that are built otherwise stand for their attention: not known, and refused where it matters.
+                attentions=[getattr(block, "attn", block) for block in model.blocks],
                 dim=model.embed_dim,
-                heads=model.blocks[0].attn.num_heads,
+                heads=getattr(getattr(model.blocks[0], "attn", None), "num_heads", 1),
                 grid=Grid(*model.patch_embed.grid_size),
-                patch_size=square(model.patch_embed.patch_size),
-                channels=model.patch_embed.proj.in_channels,
+                patch_size=square(model.patch_embed.feat_ratio(as_scalar=False)),  # counts a hybrid's CNN stem in
+                channels=getattr(model, "in_chans", 3),
                 table=Slot(model, "pos_embed"),
-                entry=model.pos_drop,
+                entry=getattr(model, "norm_pre", model.pos_drop),  # without a table, `pos_drop` is not called
                 **special,
             )
         ]

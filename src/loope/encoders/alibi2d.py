@@ -18,6 +18,7 @@ class Alibi2d(PositionalEncoder):
     """
 
     paper = "Press et al., 2022; Fuller et al., 2023"
+    reads_content = False
 
     def __init__(self, dim: int, grid: GridLike, heads: int):
         super().__init__(dim, grid)

@@ -33,6 +33,8 @@ class PositionalEncoder(nn.Module):
 
     name: ClassVar[str] = "custom"
     paper: ClassVar[str] = ""
+    # Whether what it gives may depend on images, tokens or queries; False promises that the grid decides alone.
+    reads_content: bool = True
     _anchor: Tensor
 
     def __init__(self, dim: int, grid: GridLike):
@@ -96,11 +98,6 @@ class PositionalEncoder(nn.Module):
     def _resample(self, grid: Grid) -> None:
         """Resample the parameters that are tied to the grid; most encoders have none."""
 
-    @property
-    def reads_content(self) -> bool:
-        """Whether what it gives depends on images, tokens or queries, and not on the grid alone."""
-        return "mix" in self.hooks()
-
     @classmethod
     def hooks(cls) -> tuple[str, ...]:
         """The hooks this encoder implements; a model is wired to exactly those."""
@@ -161,6 +158,8 @@ def _wide(dtype: torch.dtype) -> torch.dtype:
 
 class StaticTable(PositionalEncoder):
     """What additive encoders share that depend on the grid alone: `_table` makes their `(1, N, D)` vectors."""
+
+    reads_content = False
 
     def embed(self, images: Tensor | None, grid: Grid) -> Tensor:
         """`(1, N, D)`; the image is not used."""

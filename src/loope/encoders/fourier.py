@@ -23,6 +23,7 @@ class LearnableFourier(PositionalEncoder):
     """
 
     paper = "Li et al., 2021"
+    reads_content = False
 
     def __init__(self, dim: int, grid: GridLike, features: int | None = None, hidden: int = 32, gamma: float = 1.0):
         super().__init__(dim, grid)

@@ -42,6 +42,7 @@ class ImageRelativePosition(PositionalEncoder):
         require_multiple("dim", self.dim, self.heads, f"{self.name!r} with {self.heads} heads")
         one_of("mode", mode, MODES)
         self.mode = mode
+        self.reads_content = mode == "contextual"
         width = self.dim // self.heads if mode == "contextual" else 1
         self.tables = nn.Parameter(torch.zeros(as_size(depth, "depth"), SIDE * SIDE, width))
 
@@ -56,11 +57,6 @@ class ImageRelativePosition(PositionalEncoder):
         scores = q @ table.T * q.shape[-1] ** -0.5  # (B, heads, N, buckets)
         gathered: Tensor = scores.gather(-1, buckets.expand(*scores.shape[:2], -1, -1))
         return gathered
-
-    @property
-    def reads_content(self) -> bool:
-        """In contextual mode, the queries."""
-        return self.mode == "contextual"
 
     def no_weight_decay(self) -> set[str]:
         """`tables`."""

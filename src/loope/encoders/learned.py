@@ -13,6 +13,7 @@ class NoPosition(PositionalEncoder):
     """Nothing: what a model knows without positions."""
 
     paper = "baseline"
+    reads_content = False
 
     def embed(self, images: Tensor | None, grid: Grid) -> Tensor:
         """`(1, N, D)` zeros."""
@@ -35,6 +36,7 @@ class Learned(PositionalEncoder):
     """
 
     paper = "Dosovitskiy et al., 2021"
+    reads_content = False
 
     def __init__(self, dim: int, grid: GridLike, std: float = 0.02):
         super().__init__(dim, grid)

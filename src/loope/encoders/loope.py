@@ -57,16 +57,12 @@ class Loope(Sinusoid):
         self.generator = IndexGenerator(
             self.grid, self.patch_size, as_size(channels, "channels"), inputs, mixer, activation, zero_init
         )
+        self.reads_content = self.generator.reads_image
 
     def embed(self, images: Tensor | None, grid: Grid) -> Tensor:
         """`(B, N, D)`, or `(1, N, D)` if the generator sees coordinates only."""
         frequencies, phase = self.constant("_frequencies", grid), self.constant("_phase", grid)
         return sinusoids(self.refined_index(images, grid), frequencies, phase).to(self.dtype)
-
-    @property
-    def reads_content(self) -> bool:
-        """Unless the generator sees coordinates only."""
-        return self.generator.reads_image
 
     def offsets(self, images: Tensor | None, grid: GridLike | None = None) -> Tensor:
         """X_C: `(B, N)` in [-1, 1], how far each patch moves along the curve.

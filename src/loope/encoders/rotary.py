@@ -20,6 +20,8 @@ def turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 class Rotary(PositionalEncoder):
     """What the rotary encoders share: `angles` says how far each channel pair of each head is turned."""
 
+    reads_content = False
+
     def __init__(self, dim: int, grid: GridLike, heads: int):
         super().__init__(dim, grid)
         self.heads = as_size(heads, "heads")
