@@ -175,7 +175,9 @@ def test_weight_decay_and_layer_decay_know_the_new_parameters():
 
 
 @pytest.mark.parametrize("encoder", ["loope", "peg", "irpe", "rope_mixed", "alibi2d"])
-@pytest.mark.parametrize("name", ["ViT", "CaiT", "HF ViT"])
+@pytest.mark.parametrize(
+    "name", ["ViT", "ViT, registers", "DeiT distilled", "CaiT", "EVA", "BEiT", "HF ViT", "HF DeiT"]
+)
 def test_gradient_checkpointing_gives_the_same_gradients(name, encoder):
     gradients = []
     for checkpointing in (False, True):

@@ -11,21 +11,25 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 import loope
-from tests.attach.models import images, make
+from tests.attach.models import MODELS, images, make, output
 
 rank, store = int(sys.argv[1]), sys.argv[2]
 dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
-for encoder in ["none", "learned", "fourier", "loope", "peg", "irpe", "rope_mixed", ["gilbert", "rope_mixed"]]:
-    model = make("ViT").train()
+encoders = ["none", "learned", "fourier", "loope", "peg", "irpe", "rope_mixed", ["gilbert", "rope_mixed"]]
+bare = {"HF ViTModel", "HF DeiTModel"}  # their poolers have no part in the last hidden state, with or without us
+pairs = [("ViT", encoder) for encoder in encoders]
+pairs += [(name, encoder) for name in MODELS if name not in bare for encoder in ("loope", "peg", "irpe", "rope_mixed")]
+for name, encoder in pairs:
+    model = make(name).train()
     loope.attach(model, encoder, prefix="learned")
     wrapped = DistributedDataParallel(model)
     for step in range(2):  # the second step is where unused parameters are reported
-        wrapped(images(model, seed=10 * rank + step)).square().mean().backward()
-    for name, parameter in model.named_parameters():
+        output(wrapped, images(model, seed=10 * rank + step)).square().mean().backward()
+    for key, parameter in model.named_parameters():
         if parameter.requires_grad:
             both = [torch.empty_like(parameter.grad) for _ in range(2)]
             dist.all_gather(both, parameter.grad)
-            assert torch.equal(*both), name
+            assert torch.equal(*both), (name, encoder, key)
 print("all equal")
 """
 

@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from safetensors.torch import load, save
 
 import loope
 from tests.attach.matrix import check, same_state, state_of
@@ -150,3 +151,29 @@ def test_autocast(name, encoder):
     assert rough.isfinite().all()
     correlation = torch.corrcoef(torch.stack((exact.flatten().float(), rough.flatten().float())))[0, 1]
     assert correlation > 0.95
+
+
+@every_model
+@every_encoder
+def test_safetensors_round_trip_and_the_wrong_attachment(name, encoder):
+    source, target, wrong = make(name), make(name, seed=1), make(name)
+    other = "sincos2d" if encoder != "sincos2d" else "gilbert"
+    for model, chosen in ((source, encoder), (target, encoder), (wrong, other)):
+        loope.attach(model, chosen)
+    state = load(save({key: value.contiguous() for key, value in source.state_dict().items()}))
+    target.load_state_dict(state)
+    assert torch.equal(predict(target), predict(source))
+    with pytest.raises(
+        loope.LoopeError, match=f"has '{other}' attached, but the checkpoint was saved with '{encoder}'"
+    ):
+        wrong.load_state_dict(state)
+
+
+@every_model
+@every_encoder
+def test_freezing_keeps_the_output(name, encoder):
+    model = make(name)
+    loope.attach(model, encoder)
+    expected = predict(model)
+    loope.freeze(model, tuple(images(model).shape[-2:]))
+    torch.testing.assert_close(predict(model), expected, atol=1e-5, rtol=1e-5)
