@@ -68,7 +68,7 @@ def stepper(model: nn.Module, images: torch.Tensor, mode: str) -> Callable[[], N
 
 
 def ratios(name: str, mode: str, repeats: int) -> dict[str, tuple[float, float, float]]:
-    """Each variant against the own table: median seconds, median ratio of steps side by side, ratio of fastest steps."""
+    """Of each variant: median seconds, median ratio to the own table's steps beside it, ratio of fastest steps."""
     images = torch.randn(BATCH[name], 3, 224, 224)
     own = stepper(build(name, "own table"), images, mode)
     found = {}
