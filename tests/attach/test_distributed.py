@@ -30,7 +30,10 @@ for name, encoder in pairs:
             both = [torch.empty_like(parameter.grad) for _ in range(2)]
             dist.all_gather(both, parameter.grad)
             assert torch.equal(*both), (name, encoder, key)
-print("all equal")
+    del wrapped
+print("all equal", flush=True)
+dist.barrier()
+dist.destroy_process_group()  # its threads must not outlive the interpreter
 """
 
 
