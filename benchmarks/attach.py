@@ -2,9 +2,9 @@
 
 LOOPE: a training step at most 1.03x on ViT-Base/16 at 224 px and 1.06x on ViT-Tiny, inference at most 1.03x on both.
 Static additive encoders at most 1.01x, rotary at most 1.15x, bias with the fused kernel at most 1.25x.
-Each variant takes turns with the own table, step by step; ratios are medians over steps that ran side by side, with the
-ratio of the fastest steps beside them: on a machine that others use too, a claim is missed only if both say so. The row
-"own table" compares it with itself: it shows how far chance alone moves a ratio.
+Each variant takes turns with the own table, step by step; claims are judged by the median over steps that ran side by
+side. The ratio of the fastest steps stands beside it, and the row "own table" compares it with itself: both show how
+far chance alone moves a ratio on this machine, and neither excuses a miss.
 
     python benchmarks/attach.py [--models vit_tiny_patch16_224] [--repeats 15]
 """
@@ -128,7 +128,7 @@ def main() -> None:
                 memory = peak_memory(name, variant, mode)
                 shown = f"{variant:12} {1000 * seconds:9.1f} {ratio:7.3f} {fastest:8.3f} {bar or '':>6} {memory:8.0f}"
                 print(shown, flush=True)
-                if bar and min(ratio, fastest) > bar:
+                if bar and ratio > bar:
                     missed.append(f"{name} {mode} {variant}: {ratio:.3f}, fastest {fastest:.3f} > {bar}")
     if missed:
         raise SystemExit("claims that do not hold:\n" + "\n".join(missed))
