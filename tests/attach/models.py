@@ -14,6 +14,8 @@ from transformers import (
     ViTModel,
 )
 
+import loope
+
 SIDE, PATCH = 32, 8
 TIMM = {"img_size": SIDE, "patch_size": PATCH, "embed_dim": 48, "depth": 2, "num_heads": 3, "num_classes": 5}
 CROSS = {
@@ -63,6 +65,12 @@ def make(name: str, seed: int = 0) -> nn.Module:
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.2)
     return model.eval()
+
+
+def make_attached(name: str, encoder, **options) -> nn.Module:
+    model = make(name)
+    loope.attach(model, encoder, **options)
+    return model
 
 
 def images(model: nn.Module, size: tuple[int, int] | None = None, batch: int = 2, seed: int = 0) -> Tensor:
