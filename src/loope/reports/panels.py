@@ -72,3 +72,15 @@ def panels(count: int, columns: int, side: float = 1.9, title: float = 0.35) -> 
     for spare in axes[count:]:
         spare.remove()
     return figure, axes[:count]
+
+
+def plain_axes(across: str, up: str) -> tuple[Figure, Axes]:
+    """A figure with one pair of axes, named, without a box."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    ax = figure.add_subplot()
+    ax.set_xlabel(across)
+    ax.set_ylabel(up)
+    ax.spines[["top", "right"]].set_visible(False)
+    return figure, ax

@@ -1,0 +1,224 @@
+"""`loope run`, `status`, `tables` and `report`: the tables of the paper, one command each."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from loope.core.errors import require
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table as RichTable
+
+    from loope.experiments.spec import Run
+    from loope.reports.sheets import Sheet
+
+OUT = Path("out/experiments")
+TableArgument = Annotated[str, typer.Argument(metavar="TABLE", help="See `loope tables`.")]
+PresetOption = Annotated[str, typer.Option(help="smoke (seconds), laptop (two cores) or paper (as published).")]
+OnlyOption = Annotated[str | None, typer.Option(help="Rows, columns, models or encoders that fit, such as 'LOOPE*'.")]
+SeedsOption = Annotated[str, typer.Option(help="Seeds, such as 0,1,2.")]
+OutOption = Annotated[Path, typer.Option(help="Folder of all runs.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+
+
+def run(
+    table: TableArgument,
+    preset: PresetOption = "laptop",
+    only: OnlyOption = None,
+    seeds: SeedsOption = "0",
+    jobs: Annotated[int | None, typer.Option(help="Runs at a time; one for each core or GPU if not given.", min=1)] = None,
+    on: Annotated[str, typer.Option(help="local, ray (or ray://HOST:PORT), slurm.")] = "local",
+    out: OutOption = OUT,
+    data: Annotated[Path | None, typer.Option(help="Folder of the data sets; LOOPE_DATA if not given.")] = None,
+    download: Annotated[bool, typer.Option("--download", help="Get data sets that are missing.")] = False,
+    classes: Annotated[Path | None, typer.Option(help="The 100 classes of ImageNet-100, a line each.")] = None,
+    skip_bad_images: Annotated[bool, typer.Option("--skip-bad-images", help="Count and skip broken images.")] = False,
+    tracker: Annotated[list[str] | None, typer.Option(help="tensorboard, wandb, mlflow or trackio.")] = None,
+    resource: Annotated[
+        list[str] | None, typer.Option(help="Of a run on ray or slurm, such as gpus=1 or partition=long.")
+    ] = None,
+) -> None:
+    """Do the runs of a table that are not done, then show the table. Run again to go on.
+
+    Examples:
+        loope run table4 --preset laptop --seeds 0,1,2
+
+        loope run table1 --preset paper --only "Oxford*ViT*" --on slurm --resource gpus_per_node=1
+    """
+    from rich.console import Console
+
+    from loope.cli.watching import Watch
+    from loope.engine.executors import create_executor
+    from loope.experiments.campaign import carry_out
+    from loope.experiments.settings import Settings
+    from loope.experiments.table import get_table
+
+    console = Console()
+    found, numbers = get_table(table), read_seeds(seeds)
+    runs = [entry.run.with_seed(seed) for entry in found.select(preset, only) for seed in numbers]
+    settings = Settings(
+        data=str(data) if data else None,
+        download=download,
+        classes=str(classes) if classes else None,
+        skip_bad_images=skip_bad_images,
+        trackers=tuple(tracker or ()),
+        progress=False,
+    )
+    with create_executor(on, jobs, **read_resources(resource or [])) as executor, Watch(console, runs, out) as watch:
+        outcome = carry_out(runs, out / "runs", executor, settings, watch)
+    from loope.experiments.sheet import make_sheet
+
+    console.print(show_sheet(make_sheet(found, preset, numbers, out / "runs")))
+    done = sum(each.state == "done" for each in outcome.standings)
+    console.print(f"{done} of {len(outcome.standings)} runs are done, in [bold]{out}[/bold].")
+    if outcome.failures:
+        print_failures(console, outcome.failures)
+        raise typer.Exit(1)
+
+
+def status(
+    table: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="One table; all if not given.")] = None,
+    preset: PresetOption = "laptop",
+    seeds: SeedsOption = "0",
+    out: OutOption = OUT,
+    as_json: JsonOption = False,
+) -> None:
+    """How far the runs of a table are, or of all tables.
+
+    Example:
+        loope status table4 --seeds 0,1,2
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    from loope.experiments.results import STATES, standings
+    from loope.experiments.table import get_table, table_names
+
+    told = {}
+    for name in [table] if table else table_names():
+        runs = [entry.run.with_seed(seed) for entry in get_table(name).select(preset) for seed in read_seeds(seeds)]
+        told[name] = standings(runs, out / "runs")
+    if as_json:
+        rows = [
+            {"table": name, "run": each.run.name, "state": each.state, "error": each.error}
+            for name, found in told.items()
+            for each in found
+        ]
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    console = Console()
+    shown = Table("table", *STATES, title=f"{preset}, seeds {seeds}")
+    for name, found in told.items():
+        shown.add_row(name, *(str(sum(each.state == state for each in found) or "·") for state in STATES))
+    console.print(shown)
+    for found in told.values():
+        for each in found:
+            if each.error is not None:
+                console.print(f"failed {each.run.name}: {each.error}", highlight=False, markup=False)
+
+
+def tables(as_json: JsonOption = False) -> None:
+    """The tables there are, with the number of runs under each preset.
+
+    Example:
+        loope tables
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    from loope.experiments.table import PRESETS, get_table, table_names
+
+    rows = []
+    for name in table_names():
+        found = get_table(name)
+        counts = {preset: len({entry.run.key for entry in found.entries(preset)}) for preset in PRESETS}
+        rows.append({"name": name, "title": found.title, "runs": counts})
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    shown = Table("table", "shows", *(f"{preset} runs" for preset in PRESETS))
+    for row in rows:
+        shown.add_row(str(row["name"]), str(row["title"]), *(str(row["runs"][preset]) for preset in PRESETS))  # type: ignore[index]
+    Console().print(shown)
+
+
+def report(
+    table: TableArgument,
+    preset: PresetOption = "laptop",
+    seeds: SeedsOption = "0",
+    file_format: Annotated[str, typer.Option("--format", help="md, html, latex or csv.")] = "md",
+    out: OutOption = OUT,
+    to: Annotated[Path | None, typer.Option(help="File to write; below --out if not given, - for the terminal.")] = None,
+) -> None:
+    """Our numbers beside the published ones, with the plots that belong to the table.
+
+    Examples:
+        loope report table4 --seeds 0,1,2 --format html
+
+        loope report table1 --format csv --to -
+    """
+    from loope.experiments.report import write_report
+    from loope.experiments.sheet import make_sheet
+    from loope.experiments.table import get_table
+    from loope.reports.sheets import render
+
+    found, numbers = get_table(table), read_seeds(seeds)
+    found.select(preset)  # an unknown preset is an error now
+    if to == Path("-"):
+        typer.echo(render(make_sheet(found, preset, numbers, out / "runs"), file_format), nl=False)
+        return
+    typer.echo(f"Written: {write_report(found, preset, numbers, out, file_format, to)}")
+
+
+def print_failures(console: Console, failures: dict[str, str]) -> None:
+    """Which runs failed, and why."""
+    from rich.markup import escape
+
+    for name, why in failures.items():
+        console.print(f"[red]failed[/red] {escape(name)}: {escape(why)}", highlight=False)
+    console.print("The same command tries them again.")
+
+
+def read_seeds(text: str) -> list[int]:
+    """Seeds written as `0,1,2`.
+
+    Raises:
+        LoopeError: if they are written otherwise.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    require(
+        all(part.isdigit() for part in parts) and len(set(parts)) == len(parts),
+        f"Seeds are different whole numbers with commas between them, got {text!r}; for example 0,1,2.",
+    )
+    return [int(part) for part in parts]
+
+
+def read_resources(texts: list[str]) -> dict[str, str | int]:
+    """`name=value` pairs; numbers are read as such.
+
+    Raises:
+        LoopeError: if one is written otherwise.
+    """
+    for text in texts:
+        require("=" in text, f"A resource is written as NAME=VALUE, got {text!r}; for example gpus=1.")
+    pairs = (text.split("=", 1) for text in texts)
+    return {name: int(value) if value.isdigit() else value for name, value in pairs}
+
+
+def show_sheet(sheet: Sheet) -> RichTable:
+    """A sheet for the terminal."""
+    from rich.table import Table
+
+    shown = Table("", *sheet.columns, title=sheet.title, caption="published below ours; ± is the 95 % interval")
+    for name, cells in sheet.rows:
+        texts = []
+        for cell in cells:
+            number = f"[bold]{cell.number()}[/bold]" if cell.best else cell.number()
+            texts.append(f"{number}\n[dim]{cell.comparison()}[/dim]" if cell.comparison() else number)
+        shown.add_row(name, *texts)
+    return shown

@@ -1,0 +1,1 @@
+"""Every table of the paper as one command: specs, presets, runs and what came out."""

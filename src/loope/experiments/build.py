@@ -1,0 +1,80 @@
+"""From the names of a run to the model that is trained."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from loope.core.errors import LoopeError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from loope.experiments.spec import Model, Run
+
+
+def build_model(run: Run, classes: int, image_size: int | tuple[int, int] | None = None) -> nn.Module:
+    """The model of a run with its encoder attached, from the run's seed.
+
+    Args:
+        run: what to build.
+        classes: outputs of the model's head.
+        image_size: side of the images, or (height, width), if not the model's own.
+
+    Raises:
+        LoopeError: if model, weights or encoder cannot be had.
+    """
+    import torch
+
+    from loope.attach.api import attach
+
+    torch.manual_seed(run.seed)
+    model = create_timm(run.model, num_classes=classes, **({} if image_size is None else {"img_size": image_size}))
+    if run.encoder.name != "own":
+        attach(model, run.encoder.name, **run.encoder.options)
+    return model
+
+
+def create_timm(spec: Model, **more: Any) -> nn.Module:
+    """A model of timm, with pretrained weights where the spec asks for them.
+
+    A file of the model's name among the local weights comes before a download.
+    """
+    try:
+        import timm
+    except ImportError:
+        raise LoopeError("Experiments need timm: pip install 'loope[train]'.") from None
+
+    options: dict[str, Any] = {**spec.options, **more}
+    if spec.weights == "pretrained":
+        file = local_weights(spec.name)
+        if file is not None:
+            options["pretrained_cfg_overlay"] = {"file": str(file)}
+    make: Callable[..., nn.Module] = timm.create_model
+    try:
+        return make(spec.name, pretrained=spec.weights == "pretrained", **options)
+    except (OSError, RuntimeError, ValueError, TypeError) as error:
+        if spec.weights == "scratch":
+            raise LoopeError(f"timm cannot make {spec.name!r} with {options}: {error}") from error
+        raise LoopeError(
+            f"The pretrained weights of {spec.name!r} could not be had ({_first_line(error)}); put them into "
+            f"{os.environ.get('LOOPE_WEIGHTS', 'the folder that LOOPE_WEIGHTS names')} as {_file_name(spec.name)}, or "
+            "let timm reach the model hub."
+        ) from error
+
+
+def local_weights(name: str) -> Path | None:
+    """The file of a model's weights in the folder that `LOOPE_WEIGHTS` names, if it is there."""
+    folder = os.environ.get("LOOPE_WEIGHTS")
+    file = Path(folder) / _file_name(name) if folder else None
+    return file if file is not None and file.is_file() else None
+
+
+def _file_name(name: str) -> str:
+    return f"{name}.safetensors"
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error) or type(error).__name__).strip().splitlines()[0]

@@ -1,0 +1,63 @@
+"""Do the runs of a table that are not done yet, on one machine or many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from loope.experiments.results import Standing, standings
+from loope.experiments.runner import execute
+from loope.experiments.settings import Settings
+from loope.experiments.spec import Run
+
+if TYPE_CHECKING:
+    from loope.engine.executors import Executor
+
+LOOK_EVERY = 1.0  # seconds between looks at how far runs are
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a campaign: how far each run is, and why some failed, by the run's name."""
+
+    standings: list[Standing]
+    failures: dict[str, str]
+
+
+def carry_out(
+    runs: Sequence[Run],
+    out: Path,
+    executor: Executor,
+    settings: Settings,
+    watch: Callable[[list[Run]], None] = lambda left: None,
+) -> Outcome:
+    """Do what is not done. A run that fails does not stop the others; it is tried again by the next call.
+
+    Args:
+        runs: of one or more tables; a run that is named twice is done once.
+        out: the folder of all runs.
+        executor: where they run.
+        settings: what they need to know of the machine.
+        watch: called now and then with the runs that are not finished yet.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    waiting = [each.run for each in standings(runs, out) if each.state not in ("done", "running")]
+    futures: dict[Future[None], Run] = {}
+    for run in waiting:
+        futures[executor.submit(execute, run.to_json(), str(out), settings)] = run
+    left = set(futures)
+    while left:
+        watch([run for future, run in futures.items() if future in left])
+        left = wait(left, timeout=LOOK_EVERY).not_done
+    failures = {}
+    for future, run in futures.items():
+        error = future.exception()
+        if error is not None:
+            failures[run.name] = str(error)
+    after = standings(runs, out)
+    failures |= {each.run.name: each.error for each in after if each.error is not None}
+    return Outcome(after, failures)
+

@@ -1,0 +1,100 @@
+"""The drawings that belong to tables, from what their runs have left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from loope.experiments.results import folder_of, read_result
+from loope.experiments.sheet import collect
+from loope.experiments.table import Entry, Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PICTURES = "pictures.safetensors"
+
+
+def draw(table: Table, preset: str, seeds: Sequence[int], out: Path) -> dict[str, Figure]:
+    """Each drawing of the table with its description, as far as there are results for it."""
+    made = {}
+    for name in table.plots:
+        figure = DRAWINGS[name](table, preset, seeds, out)
+        if figure is not None:
+            made[f"{table.name}-{name}"] = figure
+    return made
+
+
+def curves(table: Table, preset: str, seeds: Sequence[int], out: Path) -> Figure | None:
+    """Validation score by epoch, each seed of each row."""
+    from loope.reports.experiments import learning_curves
+
+    found: dict[str, list[list[tuple[float, float]]]] = {}
+    for entry in table.entries(preset):
+        headline = list(entry.cells.values())[-1]
+        for result in _results(entry, seeds, out):
+            points = [(each["epoch"], 100 * each["metrics"][headline]) for each in result["history"]]
+            found.setdefault(entry.row, []).append(points)
+    return learning_curves(found, "epoch", "validation score, %") if found else None
+
+
+def maps(table: Table, preset: str, seeds: Sequence[int], out: Path) -> Figure | None:
+    """Similarity to nine patches, a column for each row of the table."""
+    from loope.reports.plots import similarity_maps
+
+    kept = {entry.row: _tensors(entry, seeds, out) for entry in table.entries(preset)}
+    found = {row: each for row, each in kept.items() if each is not None}
+    if not found:
+        return None
+    # A pretrained table may lie on another grid than the rest: only equal ones can share a figure.
+    grid = tuple(next(iter(found.values()))["grid"].tolist())
+    same = {row: each["similarity"] for row, each in found.items() if tuple(each["grid"].tolist()) == grid}
+    return similarity_maps(same, grid)
+
+
+def trend(table: Table, preset: str, seeds: Sequence[int], out: Path) -> Figure | None:
+    """M_D against the number of directions."""
+    from loope.reports.experiments import lines
+
+    found = {
+        row: [(float(head.split(" = ")[1]), mean.mean) for head, mean in line.items() if head.startswith("N = ")]
+        for row, line in collect(table, preset, seeds, out).items()
+    }
+    return lines(found, "directions N", "M_D") if found else None
+
+
+def alignment(table: Table, preset: str, seeds: Sequence[int], out: Path) -> Figure | None:
+    """Distance accuracy against M_U."""
+    from loope.reports.experiments import scatter
+
+    found = {
+        row: (line["M_U"].mean, 100 * line["Distance"].mean)
+        for row, line in collect(table, preset, seeds, out).items()
+        if "M_U" in line and "Distance" in line
+    }
+    return scatter(found, "M_U after training", "distance accuracy, %") if found else None
+
+
+def _results(entry: Entry, seeds: Sequence[int], out: Path) -> list[dict[str, Any]]:
+    found = (read_result(folder_of(entry.run.with_seed(seed), out)) for seed in seeds)
+    return [result for result in found if result is not None]
+
+
+def _tensors(entry: Entry, seeds: Sequence[int], out: Path) -> dict[str, Any] | None:
+    """What the first seed that is done kept for pictures."""
+    from safetensors.torch import load_file
+
+    for seed in seeds:
+        file = folder_of(entry.run.with_seed(seed), out) / PICTURES
+        if file.exists():
+            return dict(load_file(file))
+    return None
+
+
+DRAWINGS: dict[str, Callable[[Table, str, Sequence[int], Path], Any]] = {
+    "curves": curves,
+    "maps": maps,
+    "trend": trend,
+    "alignment": alignment,
+}

@@ -1,0 +1,61 @@
+"""Where a result comes from: versions, commit, machine, duration."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("torch", "timm", "torchvision", "accelerate", "torchmetrics")
+
+
+def provenance(began: float) -> dict[str, Any]:
+    """All of it, as plain data. `seconds` counts the last process alone, if a run was done in several."""
+    import loope
+
+    return {
+        "versions": {"loope": loope.__version__, "python": platform.python_version(), **_versions()},
+        "commit": _commit(),
+        "machine": _machine(),
+        "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "seconds": round(time.time() - began, 1),
+    }
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+def _commit() -> str | None:
+    """The commit of the code that ran, with a + if it was changed since; None outside a repository."""
+    here = Path(__file__).parent
+    try:
+        told = [
+            subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603, S607
+            for words in (["rev-parse", "HEAD"], ["status", "--porcelain", "--untracked-files=no", "."])
+        ]
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return told[0] + ("+" if told[1] else "")
+
+
+def _machine() -> dict[str, Any]:
+    import torch
+
+    gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
+    return {
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "gpus": gpus,
+    }

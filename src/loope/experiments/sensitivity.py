@@ -1,0 +1,32 @@
+"""How much accuracy moves with the frequency set (Supp. A.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from loope.core.errors import require
+
+WIDTH = 768  # L of the paper
+SETS = ("original", "arithmetic", "geometric", "random")
+
+
+def sensitivity(outputs: Sequence[float]) -> float:
+    """The weighted mean of the sensitivities of A.6, which is sum |O_j - O_1| / sum Delta f_j over j = 2..4.
+
+    Args:
+        outputs: accuracies with the four `SETS`, the original first.
+
+    Example:
+        >>> round(sensitivity([0.881, 0.866, 0.899, 0.880]), 4)  # LOOPE in the paper: 0.005244
+        0.0052
+    """
+    require(len(outputs) == len(SETS), f"Expected an accuracy for each of {', '.join(SETS)}, got {len(outputs)}.")
+    return sum(abs(output - outputs[0]) for output in outputs[1:]) / sum(relative_changes())
+
+
+def relative_changes() -> list[float]:
+    """Delta f_j = |f_j - f_1| / |f_1| of the three other sets, at width 768."""
+    from loope.encoders.frequencies import frequency_set
+
+    first, *others = (frequency_set(name, WIDTH) for name in SETS)
+    return [((each - first).norm() / first.norm()).item() for each in others]

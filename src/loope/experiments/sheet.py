@@ -1,0 +1,91 @@
+"""From the results of runs to a table: means over seeds, beside what was published."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from loope.experiments.results import read_result, folder_of
+from loope.experiments.statistics import Mean, over_seeds
+from loope.experiments.table import Column, Table, Values
+from loope.reports.sheets import Cell, Sheet
+
+
+def make_sheet(table: Table, preset: str, seeds: Sequence[int], out: Path) -> Sheet:
+    """The table as far as its runs are done; cells without a result are missing, never invented.
+
+    Args:
+        table: what to lay out.
+        preset: which runs.
+        seeds: over which to take means; those that are done count.
+        out: the folder of all runs.
+    """
+    found = collect(table, preset, seeds, out)
+    rows = list(dict.fromkeys([entry.row for entry in table.entries(preset)]))
+    cells = {row: [_cell(table, column, row, found) for column in table.columns] for row in rows}
+    lines = list(_with_best(table, cells).items())
+    means = {row: {column: mean.mean for column, mean in line.items()} for row, line in found.items()}
+    notes = [table.notes[preset]] if preset in table.notes else []
+    if preset == "smoke":
+        notes.append("A smoke test: these numbers mean nothing.")
+    return Sheet(f"{table.title} ({table.name}, {preset})", [c.head for c in table.columns], lines + _derived(table, means), notes)
+
+
+def collect(table: Table, preset: str, seeds: Sequence[int], out: Path) -> dict[str, dict[str, Mean]]:
+    """Row -> column -> our mean, as measured, where at least one seed is done."""
+    found: dict[str, dict[str, Mean]] = {}
+    for entry in table.entries(preset):
+        results = [read_result(folder_of(entry.run.with_seed(seed), out)) for seed in seeds]
+        for column, metric in entry.cells.items():
+            values = [result["metrics"][metric] for result in results if result and metric in result["metrics"]]
+            if values:
+                found.setdefault(entry.row, {})[column] = over_seeds(values)
+    return found
+
+
+def _cell(table: Table, column: Column, row: str, found: dict[str, dict[str, Mean]]) -> Cell:
+    published = table.published.get(row, {}).get(column.head)
+    mean = found.get(row, {}).get(column.head)
+    if mean is None:
+        return Cell(published=published, digits=column.digits)
+    return Cell(mean.mean * column.scale, mean.half * column.scale, mean.n, published, digits=column.digits)
+
+
+def _with_best(table: Table, cells: dict[str, list[Cell]]) -> dict[str, list[Cell]]:
+    """Mark the best of ours in each row or each column."""
+    from dataclasses import replace
+
+    rated = [column.best for column in table.columns]
+    marked = {row: list(line) for row, line in cells.items()}
+    places = [(row, number) for row in cells for number in range(len(rated)) if rated[number]]
+    groups: dict[object, list[tuple[str, int]]] = {}
+    for row, number in places:
+        if cells[row][number].ours is not None:
+            groups.setdefault(row if table.across else number, []).append((row, number))
+    for group in groups.values():
+        top = max(_shown(cells[row][number]) for row, number in group)
+        for row, number in group:
+            if _shown(cells[row][number]) == top and len(group) > 1:
+                marked[row][number] = replace(cells[row][number], best=True)
+    return marked
+
+
+def _shown(cell: Cell) -> float:
+    """The number as it is shown: two that look the same are equally good."""
+    return round(cell.ours or 0.0, cell.digits)
+
+
+def _derived(table: Table, means: Values) -> list[tuple[str, list[Cell]]]:
+    if table.derived is None:
+        return []
+    ours, published, digits = table.derived.compute(means), table.derived.published, table.derived.digits
+    return [
+        (
+            row,
+            [
+                Cell(line.get(column.head), published=published.get(row, {}).get(column.head), digits=digits)
+                for column in table.columns
+            ],
+        )
+        for row, line in ours.items()
+    ]

@@ -1,0 +1,175 @@
+"""From the data of a run to the batches of its three parts, and what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from loope.core.errors import one_of, require
+from loope.experiments.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor
+
+    from loope.core.batches import Source
+    from loope.data.images.collection import Images
+    from loope.engine.tasks import Task
+    from loope.experiments.spec import Run
+
+
+class Material(NamedTuple):
+    """What a run learns from: a source for each part, the task, and the shape of the model's head and images."""
+
+    train: Source
+    valid: Source
+    test: Source
+    task: Task
+    outputs: int
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """A source whose images, in 0..1, are brought to the range that a model was trained with."""
+
+    source: Source
+    mean: tuple[float, ...] = (0.5, 0.5, 0.5)
+    std: tuple[float, ...] = (0.5, 0.5, 0.5)
+
+    @property
+    def samples(self) -> int:
+        """As the source's."""
+        return self.source.samples
+
+    @property
+    def steps(self) -> int:
+        """As the source's."""
+        return self.source.steps
+
+    def batches(self, epoch: int, start: int = 0, share: tuple[int, int] = (0, 1)) -> Iterator[tuple[Tensor, Tensor]]:
+        """The source's batches, scaled."""
+        import torch
+
+        mean, std = (torch.tensor(each).view(3, 1, 1) for each in (self.mean, self.std))
+        for images, targets in self.source.batches(epoch, start, share):
+            yield (images - mean.to(images)) / std.to(images), targets
+
+
+def three_cell(run: Run, settings: Settings) -> Material:
+    """The position probe: six bits an image. Samples and parts have a seed of their own, the same for every run."""
+    from loope.data.three_cell import ThreeCell
+    from loope.data.three_cell.source import ThreeCellSource
+    from loope.engine.tasks import Bits
+    from loope.metrics.three_cell import ThreeCellScore
+
+    recipe = run.recipe
+    assert recipe is not None  # noqa: S101  (for the type checker: measurements have no material)
+
+    def part(split: str) -> Source:
+        data = ThreeCell(**run.data.options, seed=0, split=split)
+        return Scaled(
+            ThreeCellSource(data, recipe.batch_size, train=split == "train", seed=run.seed, device=settings.device())
+        )
+
+    return Material(part("train"), part("val"), part("test"), Bits(ThreeCellScore), outputs=6)
+
+
+def images(run: Run, settings: Settings) -> Material:
+    """Photographs with a class each."""
+    from loope.data.images.catalog import load_images
+
+    found = load_images(run.data.name, settings.data, download=settings.download, classes=settings.classes)
+    # The split is the same for every run: seeds differ in weights and training, not in what is tested.
+    parts = found.split(run.data.options.get("split", "80-10-10"), seed=0)
+    share = run.data.options.get("per_class")
+    if share is not None:
+        parts = {name: _first_of_each_class(part, share) for name, part in parts.items()}
+    return _photographs(run, settings, parts)
+
+
+def fake(run: Run, settings: Settings) -> Material:
+    """Noise in place of photographs, for smoke tests."""
+    from loope.experiments.fake import fake_images
+
+    return _photographs(run, settings, fake_images(**_without(run.data.options, "image_size")).split("80-10-10", seed=0))
+
+
+def _photographs(run: Run, settings: Settings, parts: dict[str, Images]) -> Material:
+    from loope.data.images.source import ImageSource
+    from loope.engine.tasks import Classification
+
+    recipe = run.recipe
+    assert recipe is not None  # noqa: S101  (for the type checker: measurements have no material)
+    preparation = _preparation(run)
+    loading: dict[str, Any] = {
+        "batch_size": recipe.batch_size,
+        "preparation": preparation,
+        "seed": run.seed,
+        "workers": settings.workers,
+        "skip_bad_images": settings.skip_bad_images,
+    }
+    train = ImageSource(
+        parts["train"], train=True, augment=recipe.augment, mixup=recipe.mixup, cutmix=recipe.cutmix, **loading
+    )
+    classes = len(parts["train"].classes)
+    task = Classification(classes, recipe.label_smoothing)
+    return Material(
+        train, ImageSource(parts["valid"], **loading), ImageSource(parts["test"], **loading), task, outputs=classes
+    )
+
+
+def _preparation(run: Run) -> Any:
+    """What the model expects of its images, in the size of the run."""
+    import timm
+
+    from loope.data.images.augment import Preparation
+
+    config = dict(timm.get_pretrained_cfg(run.model.name).to_dict())
+    size = image_size(run)
+    if size is not None:
+        config["input_size"] = (3, size, size)
+    return Preparation.from_timm(config)
+
+
+def image_size(run: Run) -> int | None:
+    """The side of the run's images, where the run itself says it; else it is that of the pretrained model."""
+    size: int | None = run.data.options.get("image_size", run.model.options.get("img_size"))
+    return size
+
+
+def _first_of_each_class(part: Images, most: int) -> Images:
+    """At most so many images of each class, the first ones."""
+    seen: dict[int, int] = {}
+    chosen = []
+    for place, label in enumerate(part.labels):
+        seen[label] = seen.get(label, 0) + 1
+        if seen[label] <= most:
+            chosen.append(place)
+    return part.take(chosen)
+
+
+def _without(options: Any, *names: str) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if name not in names}
+
+
+MATERIALS: dict[str, Callable[[Run, Settings], Material]] = {
+    "three_cell": three_cell,
+    "pets": images,
+    "cifar100": images,
+    "imagenet": images,
+    "imagenet100": images,
+    "fake": fake,
+}
+
+
+def material(run: Run, settings: Settings) -> Material:
+    """The material of a run, by the name of its data.
+
+    Raises:
+        LoopeError: for an unknown name, or data that cannot be had.
+    """
+    one_of("data set", run.data.name, MATERIALS)
+    require(run.recipe is not None, f"Nothing is trained in {run.name}, so it needs no data.")
+    return MATERIALS[run.data.name](run, settings)

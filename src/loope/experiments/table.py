@@ -1,0 +1,132 @@
+"""What a table of the paper is: runs, where their numbers go, and the numbers that were published."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+
+from loope.core.errors import one_of, require, unknown
+from loope.experiments.spec import Run
+
+Values = Mapping[str, Mapping[str, float]]  # row -> column -> number
+PRESETS = ("smoke", "laptop", "paper")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One run (for each seed) and the cells that it fills.
+
+    Args:
+        row: the row it belongs to.
+        run: what to do; seeds are added later.
+        cells: column -> name of the run's metric.
+    """
+
+    row: str
+    run: Run
+    cells: Mapping[str, str]
+
+    @property
+    def label(self) -> str:
+        """What `--only` compares with: row and columns in words."""
+        return f"{self.row} | {', '.join(self.cells)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """A column: its head, what our metric is multiplied by (100 to show percent), decimals, whether the most is best."""
+
+    head: str
+    scale: float = 100.0
+    digits: int = 1
+    best: bool = True
+
+
+def percent(*heads: str) -> tuple[Column, ...]:
+    """Columns of accuracies."""
+    return tuple(Column(head=head) for head in heads)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Derived:
+    """Rows that are computed from the others.
+
+    Args:
+        compute: our means, row -> column -> number as measured, to the rows; cells that cannot be computed are left out.
+        published: what the paper printed in them.
+        digits: decimals shown.
+    """
+
+    compute: Callable[[Values], Values]
+    published: Values
+    digits: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table: its runs under each preset, its layout, and what the paper printed in it.
+
+    Args:
+        name: what one types.
+        title: what it shows.
+        columns: in the paper's order, ours behind.
+        entries: preset -> its entries, in the order of the rows.
+        published: row -> column -> the paper's number, as it is shown.
+        across: whether the best is looked for along a row, among encoders, rather than down a column.
+        notes: preset -> what a reader must know about it.
+        derived: rows computed from the others.
+        plots: names of the drawings that belong to the report.
+    """
+
+    name: str
+    title: str
+    columns: tuple[Column, ...]
+    entries: Callable[[str], list[Entry]]
+    published: Values
+    across: bool = False
+    notes: Mapping[str, str] = field(default_factory=dict)
+    derived: Derived | None = None
+    plots: tuple[str, ...] = ()
+
+    def select(self, preset: str, only: str | None = None) -> list[Entry]:
+        """The entries of a preset whose label, model or encoder fits the pattern (`*` and `?`, any case).
+
+        Raises:
+            LoopeError: for an unknown preset, or a pattern that fits nothing.
+        """
+        one_of("preset", preset, PRESETS)
+        entries = self.entries(preset)
+        if only is None:
+            return entries
+        chosen = [entry for entry in entries if _fits(entry, only)]
+        labels = "\n  ".join(entry.label for entry in entries)
+        require(bool(chosen), f"Nothing in {self.name} fits --only {only!r}. Its entries:\n  {labels}")
+        return chosen
+
+
+def _fits(entry: Entry, pattern: str) -> bool:
+    texts = (entry.label, entry.run.encoder.name, entry.run.model.name, entry.run.data.name)
+    return any(fnmatch(text.lower(), pattern.lower()) or pattern.lower() in text.lower() for text in texts)
+
+
+def table_names() -> list[str]:
+    """The tables there are, by the names of their files."""
+    from loope.experiments import tables
+
+    names = [module.name for module in pkgutil.iter_modules(tables.__path__)]
+    return sorted(names, key=lambda name: (not name.startswith("table"), name))
+
+
+def get_table(name: str) -> Table:
+    """A table by name.
+
+    Raises:
+        LoopeError: for an unknown name, with those there are.
+    """
+    if name not in table_names():
+        raise unknown("table", name, table_names())
+    found: Table = importlib.import_module(f"loope.experiments.tables.{name}").TABLE
+    return found

@@ -1,0 +1,61 @@
+"""Drawings of training runs: learning curves, scores against each other, and trends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from loope.reports.panels import plain_axes
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Points = Sequence[tuple[float, float]]
+
+
+def learning_curves(curves: Mapping[str, Sequence[Points]], across: str, up: str, floor: float | None = None) -> Figure:
+    """A colour for each name, a thin line for each of its seeds.
+
+    Args:
+        curves: name -> for each seed its (x, y) points.
+        across: what runs along x.
+        up: what runs along y.
+        floor: a level to mark: what guessing scores.
+    """
+    from matplotlib import colormaps
+
+    figure, ax = plain_axes(across, up)
+    colours = colormaps["tab20" if len(curves) > 10 else "tab10"].colors
+    for number, (name, seeds) in enumerate(curves.items()):
+        for place, points in enumerate(seeds):
+            x, y = zip(*points, strict=True) if points else ((), ())
+            label = name if place == 0 else None
+            ax.plot(x, y, color=colours[number % len(colours)], linewidth=1.4, alpha=0.8, label=label)
+    if floor is not None:
+        ax.axhline(floor, color="gray", linestyle=":", linewidth=1, label="a constant answer")
+    ax.legend(fontsize=8, frameon=False)
+    return figure
+
+
+def scatter(points: Mapping[str, tuple[float, float]], across: str, up: str) -> Figure:
+    """Each name at its place: does one score tell the other?"""
+    figure, ax = plain_axes(across, up)
+    for name, (x, y) in points.items():
+        ax.plot(x, y, "o", markersize=5)
+        ax.annotate(name, (x, y), textcoords="offset points", xytext=(5, 4), fontsize=8)
+    ax.margins(0.15)
+    return figure
+
+
+def lines(values: Mapping[str, Points], across: str, up: str) -> Figure:
+    """A line with marks for each name; x is drawn by its logarithm."""
+    figure, ax = plain_axes(across, up)
+    for name, points in values.items():
+        x, y = zip(*points, strict=True)
+        ax.plot(x, y, "--" if "ceiling" in name else "-o", markersize=3, linewidth=1.4, label=name)
+    ticks = sorted({x for points in values.values() for x, _ in points})
+    ax.set_xscale("log")
+    ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    ax.minorticks_off()
+    ax.legend(fontsize=8, frameon=False)
+    return figure

@@ -1,0 +1,162 @@
+"""A table of our numbers beside the published ones, as Markdown, HTML, LaTeX or CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from loope.core.errors import one_of
+
+MISSING = "—"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell: our mean over `n` seeds with half its 95 % interval, and what was published; None where there is none.
+
+    Args:
+        ours: in the unit that is shown.
+        half: NaN where there is one seed.
+        n: how many seeds.
+        published: in the unit that is shown.
+        best: whether ours is the best of its row or column.
+        digits: decimals shown.
+    """
+
+    ours: float | None = None
+    half: float = math.nan
+    n: int = 0
+    published: float | None = None
+    best: bool = False
+    digits: int = 1
+
+    @property
+    def difference(self) -> float | None:
+        """Ours less the published."""
+        return None if self.ours is None or self.published is None else self.ours - self.published
+
+    def number(self) -> str:
+        """Ours with its interval, or that it is missing."""
+        if self.ours is None:
+            return MISSING
+        half = "" if math.isnan(self.half) else f" ± {self.half:.{self.digits}f}"
+        return f"{self.ours:.{self.digits}f}{half}"
+
+    def comparison(self) -> str:
+        """The published number and the difference, or nothing."""
+        if self.published is None:
+            return ""
+        apart = "" if self.difference is None else f" ({self.difference:+.{self.digits}f})"
+        return f"{self.published:.{self.digits}f}{apart}"
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table ready to be written.
+
+    Args:
+        title: what it shows.
+        columns: heads of the columns.
+        rows: name of each row with its cells, one for each column.
+        notes: what a reader must know, one paragraph each.
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[tuple[str, Sequence[Cell]]]
+    notes: Sequence[str] = ()
+
+
+LEGEND = "Ours: mean ± half of the 95 % interval over n seeds; below it the published number and our difference to it."
+
+
+def markdown(sheet: Sheet) -> str:
+    """A section with a table."""
+    head = ["", *sheet.columns]
+    lines = [f"## {sheet.title}", "", _bar(head), _bar(["---"] * len(head))]
+    lines += [_bar([name, *(_markdown_cell(cell) for cell in cells)]) for name, cells in sheet.rows]
+    return "\n".join([*lines, "", LEGEND, *(f"\n{note}" for note in sheet.notes)]) + "\n"
+
+
+def html(sheet: Sheet) -> str:
+    """A section with a table, to be put into a page."""
+    head = "".join(f"<th>{escape(column)}</th>" for column in ("", *sheet.columns))
+    body = "".join(
+        f"<tr><td>{escape(name)}</td>{''.join(_html_cell(cell) for cell in cells)}</tr>" for name, cells in sheet.rows
+    )
+    notes = "".join(f"<p>{escape(note)}</p>" for note in (LEGEND, *sheet.notes))
+    return f"<h2>{escape(sheet.title)}</h2><table><tr>{head}</tr>{body}</table>{notes}"
+
+
+def latex(sheet: Sheet) -> str:
+    """A `table` with booktabs; the package is needed."""
+    lines = [r"\begin{table}", r"\centering", rf"\begin{{tabular}}{{l{'c' * len(sheet.columns)}}}", r"\toprule"]
+    lines.append(" & ".join(["", *map(_tex, sheet.columns)]) + r" \\")
+    lines.append(r"\midrule")
+    lines += [" & ".join([_tex(name), *(_latex_cell(cell) for cell in cells)]) + r" \\" for name, cells in sheet.rows]
+    caption = " ".join((sheet.title + ".", LEGEND, *sheet.notes))
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", rf"\caption{{{_tex(caption)}}}", r"\end{table}"]) + "\n"
+
+
+def long_csv(sheet: Sheet) -> str:
+    """A line for each cell: row, column, mean, half, n, published, difference."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(["row", "column", "mean", "half_95", "n", "published", "difference"])
+    for name, cells in sheet.rows:
+        for column, cell in zip(sheet.columns, cells, strict=True):
+            numbers = (cell.ours, cell.half, cell.n, cell.published, cell.difference)
+            writer.writerow([name, column, *(_csv_number(number) for number in numbers)])
+    return file.getvalue()
+
+
+FORMATS: dict[str, Callable[[Sheet], str]] = {"md": markdown, "html": html, "latex": latex, "csv": long_csv}
+
+
+def render(sheet: Sheet, file_format: str) -> str:
+    """The sheet in one of `FORMATS`.
+
+    Raises:
+        LoopeError: for another.
+    """
+    one_of("format", file_format, FORMATS)
+    return FORMATS[file_format](sheet)
+
+
+def _markdown_cell(cell: Cell) -> str:
+    number = f"**{cell.number()}**" if cell.best else cell.number()
+    seeds = f" (n={cell.n})" if cell.n else ""
+    comparison = cell.comparison()
+    return f"{number}{seeds}<br>{comparison}" if comparison else f"{number}{seeds}"
+
+
+def _html_cell(cell: Cell) -> str:
+    number = f"<b>{cell.number()}</b>" if cell.best else cell.number()
+    seeds = f" <small>n={cell.n}</small>" if cell.n else ""
+    return f"<td>{number}{seeds}<br><small>{escape(cell.comparison())}</small></td>"
+
+
+def _latex_cell(cell: Cell) -> str:
+    number = _tex(cell.number())
+    number = rf"\textbf{{{number}}}" if cell.best else number
+    seeds = rf" \scriptsize{{(n={cell.n})}}" if cell.n else ""
+    comparison = rf" \newline \scriptsize{{{_tex(cell.comparison())}}}" if cell.comparison() else ""
+    return f"{number}{seeds}{comparison}"
+
+
+def _tex(text: str) -> str:
+    for plain, command in (("%", r"\%"), ("_", r"\_"), ("&", r"\&"), ("±", r"$\pm$"), (MISSING, "--"), ("#", r"\#")):
+        text = text.replace(plain, command)
+    return text
+
+
+def _csv_number(number: float | None) -> str:
+    return "" if number is None or math.isnan(number) else f"{number:.10g}"
+
+
+def _bar(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
