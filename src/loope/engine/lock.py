@@ -1,0 +1,46 @@
+"""One process at a time trains into a folder."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from loope.core.errors import LoopeError
+
+_HELD: set[Path] = set()  # the system lets a process take its own lock twice, and lose it by closing the second
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold `folder/lock` for this process. The system frees it when the process ends, however it ends.
+
+    A record lock, not `flock`: children that outlive a killed process, such as loader workers, do not inherit it.
+
+    Raises:
+        LoopeError: if a process holds it already; the message names it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = (folder / "lock").resolve()
+    if path in _HELD:
+        raise _taken(folder, f"process {os.getpid()}, this one,")
+    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            raise _taken(folder, os.read(file, 200).decode(errors="replace") or "another process") from None
+        _HELD.add(path)
+        os.ftruncate(file, 0)
+        os.write(file, f"process {os.getpid()} on {socket.gethostname()}".encode())
+        yield
+    finally:
+        _HELD.discard(path)
+        os.close(file)  # and with it the lock
+
+
+def _taken(folder: Path, who: str) -> LoopeError:
+    return LoopeError(f"{who} is training into {folder}; wait until it ends, or choose another folder.")

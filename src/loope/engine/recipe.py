@@ -1,0 +1,94 @@
+"""How to train: numbers and names that fit in JSON, checked when written down."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from loope.core.errors import one_of, require
+from loope.core.grid import as_positive, as_size
+
+OPTIMIZERS = ("adam", "adamw")
+PRECISIONS = ("float32", "bfloat16", "float16")
+TRAINED = ("all", "encoder")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How a model is trained. The data side reads `batch_size`, `mixup`, `cutmix` and `augment`; the engine the rest.
+
+    Args:
+        epochs: passes over the training data.
+        batch_size: samples of a global batch, shared by all processes.
+        optimizer: "adam" or "adamw".
+        lr: peak learning rate.
+        min_lr: learning rate of the last step; the paper's runs go from 1e-3 to 2.5e-5.
+        warmup: epochs, or a part of one, over which the learning rate rises to its peak.
+        weight_decay: not applied to biases, norms and what the model says does not decay.
+        layer_decay: factor on the learning rate from each layer to the one before it; None for one rate everywhere.
+        clip: largest norm of all gradients together; None for no limit.
+        accumulate: batches whose gradients make one step; an epoch leaves out those that do not fill a step.
+        precision: "float32", "bfloat16" or "float16" (on a GPU), by autocast: weights stay in float32.
+        label_smoothing: share of a target's weight that is spread over all classes.
+        mixup: strength (alpha) of mixup, 0 for none.
+        cutmix: strength (alpha) of cutmix, 0 for none.
+        augment: name of the augmentation; the data knows which there are.
+        train: "all", or "encoder" for the attached encoder's parameters alone.
+
+    Example:
+        >>> Recipe(epochs=2, lr=0)
+        Traceback (most recent call last):
+        loope.core.errors.LoopeError: `lr` must be a positive number, got 0.
+
+    Raises:
+        LoopeError: for a value that cannot be.
+    """
+
+    epochs: int
+    batch_size: int = 64
+    optimizer: str = "adamw"
+    lr: float = 1e-3
+    min_lr: float = 2.5e-5
+    warmup: float = 0.0
+    weight_decay: float = 0.0
+    layer_decay: float | None = None
+    clip: float | None = None
+    accumulate: int = 1
+    precision: str = "float32"
+    label_smoothing: float = 0.0
+    mixup: float = 0.0
+    cutmix: float = 0.0
+    augment: str = "none"
+    train: str = "all"
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "accumulate"):
+            as_size(getattr(self, name), name)
+        one_of("optimizer", self.optimizer, OPTIMIZERS)
+        one_of("precision", self.precision, PRECISIONS)
+        one_of("set of trained parameters", self.train, TRAINED)
+        as_positive(self.lr, "lr")
+        for name in ("min_lr", "warmup", "weight_decay", "label_smoothing", "mixup", "cutmix"):
+            value = getattr(self, name)
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            require(number and 0 <= value < math.inf, f"`{name}` must be a number from 0 up, got {value!r}.")
+        require(
+            self.min_lr <= self.lr,
+            f"`min_lr` must not be above `lr` = {self.lr:g}, got {self.min_lr:g}; pass min_lr={self.lr / 40:g} for the "
+            "paper's ratio.",
+        )
+        require(
+            self.warmup < self.epochs,
+            f"`warmup` must be shorter than the {self.epochs} epochs of training, got {self.warmup:g} epochs.",
+        )
+        require(self.label_smoothing < 1, f"`label_smoothing` must be below 1, got {self.label_smoothing:g}.")
+        if self.clip is not None:
+            as_positive(self.clip, "clip")
+        if self.layer_decay is not None:
+            decay = as_positive(self.layer_decay, "layer_decay")
+            require(decay <= 1, f"`layer_decay` must be at most 1, got {decay:g}; 0.75 is usual.")
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields by name."""
+        return asdict(self)
