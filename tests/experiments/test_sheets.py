@@ -127,5 +127,5 @@ def test_html_escapes():
 
 
 def test_an_unknown_format_lists_those_there_are():
-    with pytest.raises(loope.LoopeError, match="Unknown format 'pdf'; use one of: .*md"):
+    with pytest.raises(loope.LoopeError, match=r"Unknown format 'pdf'; use one of: .*md"):
         render(SHEET, "pdf")

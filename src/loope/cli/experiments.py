@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table as RichTable
 
-    from loope.experiments.spec import Run
     from loope.reports.sheets import Sheet
 
 OUT = Path("out/experiments")
@@ -31,7 +30,9 @@ def run(
     preset: PresetOption = "laptop",
     only: OnlyOption = None,
     seeds: SeedsOption = "0",
-    jobs: Annotated[int | None, typer.Option(help="Runs at a time; one for each core or GPU if not given.", min=1)] = None,
+    jobs: Annotated[
+        int | None, typer.Option(help="Runs at a time; one for each core or GPU if not given.", min=1)
+    ] = None,
     on: Annotated[str, typer.Option(help="local, ray (or ray://HOST:PORT), slurm.")] = "local",
     out: OutOption = OUT,
     data: Annotated[Path | None, typer.Option(help="Folder of the data sets; LOOPE_DATA if not given.")] = None,
@@ -153,7 +154,9 @@ def report(
     seeds: SeedsOption = "0",
     file_format: Annotated[str, typer.Option("--format", help="md, html, latex or csv.")] = "md",
     out: OutOption = OUT,
-    to: Annotated[Path | None, typer.Option(help="File to write; below --out if not given, - for the terminal.")] = None,
+    to: Annotated[
+        Path | None, typer.Option(help="File to write; below --out if not given, - for the terminal.")
+    ] = None,
 ) -> None:
     """Our numbers beside the published ones, with the plots that belong to the table.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loope.engine.progress import read_progress
-from loope.experiments.results import folder_of
+from loope.experiments.results import PROGRESS, folder_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -57,7 +57,7 @@ class Watch:
     def __call__(self, left: list[Run]) -> None:
         """Show how far the runs are that are left."""
         self._bars.update(self._all, completed=self._total - len(left))
-        told = {run: read_progress(folder_of(run, self._out)) for run in left}
+        told = {run: read_progress(folder_of(run, self._out) / PROGRESS) for run in left}
         active = {run.name: place for run, place in told.items() if place is not None}
         for name in [name for name in self._each if name not in active]:
             self._bars.remove_task(self._each.pop(name))

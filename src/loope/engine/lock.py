@@ -42,5 +42,20 @@ def locked(folder: Path) -> Iterator[None]:
         os.close(file)  # and with it the lock
 
 
+def is_locked(folder: Path) -> bool:
+    """Whether a process, this one or another, trains into the folder now."""
+    path = (folder / "lock").resolve()
+    if path in _HELD:  # this process would lose its own lock by closing another handle of the file
+        return True
+    try:
+        with path.open("rb+") as file:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return True
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return False
+
+
 def _taken(folder: Path, who: str) -> LoopeError:
     return LoopeError(f"{who} is training into {folder}; wait until it ends, or choose another folder.")

@@ -1,14 +1,26 @@
-"""What a run shows of itself, on stderr: bars on a terminal, elsewhere a line now and then and for each epoch."""
+"""What a run shows of itself, on stderr: bars on a terminal, elsewhere a line now and then and for each epoch.
+
+A run in a process of its own tells another one through a file instead.
+"""
 
 from __future__ import annotations
 
+import json
 import sys
 import time
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
-from loope.engine.state import State
+from loope.core.files import write_atomic
+
+if TYPE_CHECKING:
+    from loope.engine.state import State
 
 EVERY = 5.0  # seconds between plain lines
+TOLD_EVERY = 1.0  # seconds between looks of another process
 
 
 class Display:
@@ -114,8 +126,48 @@ class Bars(Display):
         self._bars.update(self._epoch, completed=state.step, description=description, told=self.scores(state))
 
 
-def display_class(wanted: bool) -> type[Display]:
-    """Bars if someone looks at a terminal, lines if not, nothing if it is not wanted."""
+class Told(NamedTuple):
+    """How far a run is, as told to another process: optimizer steps done and in all, and the scores in words."""
+
+    done: int
+    total: int
+    told: str
+
+
+class ProgressFile(Display):
+    """Keeps a small file up to date, for a process that watches several runs."""
+
+    _last = 0.0
+
+    def __init__(self, name: str, epochs: int, steps: int, images: int, headline: str, state: State, *, file: Path):
+        super().__init__(name, epochs, steps, images, headline, state)
+        self.file = file
+
+    def show(self, state: State) -> None:
+        """Write, if an epoch has ended or a second has passed."""
+        now = time.perf_counter()
+        if state.step and now - self._last < TOLD_EVERY:
+            return
+        self._last = now
+        told = Told(self.done(state), self.epochs * self.steps, f"{self.scores(state)}  {self.left(state)}")
+        write_atomic(self.file, json.dumps(told._asdict()))
+
+    def __exit__(self, *error: object) -> None:
+        self.file.unlink(missing_ok=True)
+
+
+def read_progress(file: Path) -> Told | None:
+    """What a `ProgressFile` says, or None if no run tells anything there."""
+    try:
+        return Told(**json.loads(file.read_text()))
+    except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError, TypeError):
+        return None
+
+
+def display_class(wanted: bool | Path) -> Callable[..., Display]:
+    """Bars if someone looks at a terminal, lines if not, a file if one is named, nothing if it is not wanted."""
+    if isinstance(wanted, Path):
+        return partial(ProgressFile, file=wanted)
     if not wanted:
         return Display
     return Bars if sys.stderr.isatty() else Lines

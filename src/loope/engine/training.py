@@ -37,7 +37,7 @@ def train(
     checkpoint_seconds: float = 60.0,
     checkpoint_steps: int | None = None,
     trackers: Sequence[str] | None = None,
-    progress: bool = True,
+    progress: bool | Path = True,
 ) -> Result:
     """Train a model into a folder. Called again, it goes on where it stopped, however it stopped; finished, it is done.
 
@@ -58,7 +58,7 @@ def train(
             epoch ends with one.
         checkpoint_steps: a checkpoint every so many steps of an epoch as well.
         trackers: "tensorboard", "wandb", "mlflow", "trackio"; TensorBoard by default, where it is installed.
-        progress: whether to show bars, or lines where there is no terminal.
+        progress: whether to show bars, or lines where there is no terminal; or a file to tell another process by.
 
     Raises:
         Interrupted: after Ctrl-C or SIGTERM: the step is finished, the state saved.
@@ -98,7 +98,7 @@ def train(
         if saved and state.epoch == recipe.epochs:
             model.to(team.device).eval().load_state_dict(saved.tensors["weights"])
             return _result(checkpoints.folder, state, steps, images)
-        display = display_class(progress and team.first)(
+        display = display_class(team.first and progress)(
             name or folder.name, recipe.epochs, steps, images, task.headline, state
         )
         loop = Loop(

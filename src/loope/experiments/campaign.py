@@ -60,4 +60,3 @@ def carry_out(
     after = standings(runs, out)
     failures |= {each.run.name: each.error for each in after if each.error is not None}
     return Outcome(after, failures)
-

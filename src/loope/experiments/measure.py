@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from loope.encoders import PositionalEncoder
     from loope.experiments.spec import Run
 
 

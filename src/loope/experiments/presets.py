@@ -69,15 +69,15 @@ LAPTOP_DATA: dict[str, dict[str, object]] = {
 }
 
 
-def three_cell_run(
-    preset: str, encoder: str, options: dict[str, object] | None = None, grid: int | None = None
-) -> Run:
-    """A run of a transformer on the probe; `grid` chooses another than the preset's own (7x7 on a laptop, else 14x14)."""
+def three_cell_run(preset: str, encoder: str, options: dict[str, object] | None = None, grid: int | None = None) -> Run:
+    """A run of a transformer on the probe; `grid` chooses another than the preset's own (7x7 on a laptop)."""
     side = grid or {"smoke": 4, "laptop": 7, "paper": 14}[preset]
     data, recipe = _three_cell(preset, side)
     chosen = Encoder(name=encoder, options=options or {})
     if preset == "paper":
-        return Run(model=Model(name=MODELS["DeiT-Base"], weights="pretrained"), encoder=chosen, data=data, recipe=recipe)
+        return Run(
+            model=Model(name=MODELS["DeiT-Base"], weights="pretrained"), encoder=chosen, data=data, recipe=recipe
+        )
     cell = data.options["cell"]
     shape = {"embed_dim": 96, "depth": 4, "num_heads": 4} if preset == "laptop" else {
         "embed_dim": 24, "depth": 2, "num_heads": 2}  # fmt: skip

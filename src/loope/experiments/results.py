@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from loope.engine.lock import is_locked
 from loope.experiments.spec import Run
 
-SPEC, RESULT, FAILED = "spec.json", "run.json", "failed.json"
+SPEC, RESULT, FAILED, PROGRESS = "spec.json", "run.json", "failed.json", "progress.json"
 STATES = ("done", "running", "failed", "begun", "waiting")
 
 
@@ -42,7 +43,7 @@ def standing(run: Run, out: Path) -> Standing:
     result = read_result(folder)
     if result is not None:
         return Standing(run, "done", result)
-    if _is_held(folder / "lock"):
+    if is_locked(folder):
         return Standing(run, "running")
     failure = _read(folder / FAILED)
     if failure is not None:
@@ -67,17 +68,3 @@ def _read(file: Path) -> dict[str, Any] | None:
     except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError):
         return None
     return found if isinstance(found, dict) else None
-
-
-def _is_held(lock: Path) -> bool:
-    """Whether a process trains there now: it holds a lock, which dies with it."""
-    import fcntl
-
-    try:
-        with lock.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except BlockingIOError:
-        return True
-    return False

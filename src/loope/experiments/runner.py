@@ -10,7 +10,7 @@ from typing import Any
 
 from loope.core.errors import LoopeError
 from loope.core.files import write_atomic
-from loope.experiments.results import FAILED, RESULT, SPEC, folder_of, read_result
+from loope.experiments.results import FAILED, PROGRESS, RESULT, SPEC, folder_of, read_result
 from loope.experiments.settings import Settings
 from loope.experiments.spec import Run
 
@@ -79,7 +79,7 @@ def _train(run: Run, folder: Path, settings: Settings) -> dict[str, Any]:
         seed=run.seed,
         name=run.name,
         trackers=settings.trackers,
-        progress=settings.progress,
+        progress=settings.progress or folder / PROGRESS,
     )
     tested = evaluate(model, from_data.task, from_data.test, precision=run.recipe.precision)
     images = next(iter(from_data.test.batches(0)))[0][:IMAGES_MEASURED]
@@ -120,7 +120,10 @@ def _keep(folder: Path, tensors: dict[str, Any]) -> None:
     from safetensors.torch import save
 
     if tensors and _is_first_process():
-        flat = {name: tensor.float().contiguous().cpu() if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
+        flat = {
+            name: tensor.float().contiguous().cpu() if tensor.is_floating_point() else tensor
+            for name, tensor in tensors.items()
+        }
         write_atomic(folder / "pictures.safetensors", save(flat))
 
 

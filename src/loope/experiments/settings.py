@@ -17,7 +17,7 @@ class Settings:
         skip_bad_images: go on without images that cannot be read.
         workers: processes that decode images ahead; None to choose.
         trackers: for loss curves while training; none by default, the curves are in the results anyway.
-        progress: whether to show bars.
+        progress: whether a run shows bars itself; else it tells how far it is through a file in its folder.
     """
 
     data: str | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from loope.experiments.results import read_result, folder_of
+from loope.experiments.results import folder_of, read_result
 from loope.experiments.statistics import Mean, over_seeds
 from loope.experiments.table import Column, Table, Values
 from loope.reports.sheets import Cell, Sheet
@@ -28,7 +28,12 @@ def make_sheet(table: Table, preset: str, seeds: Sequence[int], out: Path) -> Sh
     notes = [table.notes[preset]] if preset in table.notes else []
     if preset == "smoke":
         notes.append("A smoke test: these numbers mean nothing.")
-    return Sheet(f"{table.title} ({table.name}, {preset})", [c.head for c in table.columns], lines + _derived(table, means), notes)
+    return Sheet(
+        f"{table.title} ({table.name}, {preset})",
+        [c.head for c in table.columns],
+        lines + _derived(table, means),
+        notes,
+    )
 
 
 def collect(table: Table, preset: str, seeds: Sequence[int], out: Path) -> dict[str, dict[str, Mean]]:

@@ -93,7 +93,9 @@ def fake(run: Run, settings: Settings) -> Material:
     """Noise in place of photographs, for smoke tests."""
     from loope.experiments.fake import fake_images
 
-    return _photographs(run, settings, fake_images(**_without(run.data.options, "image_size")).split("80-10-10", seed=0))
+    return _photographs(
+        run, settings, fake_images(**_without(run.data.options, "image_size")).split("80-10-10", seed=0)
+    )
 
 
 def _photographs(run: Run, settings: Settings, parts: dict[str, Images]) -> Material:

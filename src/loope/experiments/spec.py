@@ -83,6 +83,9 @@ class Run:
         """The run in a word or two for folders and progress bars; `key` makes it unique."""
         return f"{self.data.name}-{self.model.name}-{self.encoder.name}-s{self.seed}-{self.key}"
 
+    def __hash__(self) -> int:
+        return hash(self.key)
+
     def with_seed(self, seed: int) -> Run:
         """The same run from another seed."""
         return dataclasses.replace(self, seed=seed)
@@ -109,4 +112,6 @@ class Run:
                 **read,
             )
         except (TypeError, KeyError, AttributeError, json.JSONDecodeError) as error:
-            raise LoopeError(f"This is not a run as loope writes it: {error}. Start it anew with `loope run`.") from None
+            raise LoopeError(
+                f"This is not a run as loope writes it: {error}. Start it anew with `loope run`."
+            ) from None

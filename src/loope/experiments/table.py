@@ -37,7 +37,7 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """A column: its head, what our metric is multiplied by (100 to show percent), decimals, whether the most is best."""
+    """A column: its head, what our metric is multiplied by (100 to show percent), decimals, whether most is best."""
 
     head: str
     scale: float = 100.0
@@ -55,7 +55,7 @@ class Derived:
     """Rows that are computed from the others.
 
     Args:
-        compute: our means, row -> column -> number as measured, to the rows; cells that cannot be computed are left out.
+        compute: our means, row -> column -> number as measured, to the rows; what cannot be computed is left out.
         published: what the paper printed in them.
         digits: decimals shown.
     """

@@ -38,7 +38,7 @@ def learning_curves(curves: Mapping[str, Sequence[Points]], across: str, up: str
 
 
 def scatter(points: Mapping[str, tuple[float, float]], across: str, up: str) -> Figure:
-    """Each name at its place: does one score tell the other?"""
+    """Each name at its place: whether one score tells the other."""
     figure, ax = plain_axes(across, up)
     for name, (x, y) in points.items():
         ax.plot(x, y, "o", markersize=5)

@@ -13,7 +13,13 @@ from loope.experiments.presets import three_cell_run
 from loope.experiments.statistics import rank_correlation
 from loope.experiments.table import Column, Derived, Entry, Table, Values
 
-METRICS = {"M_U": "pesi_m_u", "Distance": "distance", "M_D": "pesi_m_d", "Orientation": "orientation", "A_SU": "pesi_a_su"}
+METRICS = {
+    "M_U": "pesi_m_u",
+    "Distance": "distance",
+    "M_D": "pesi_m_d",
+    "Orientation": "orientation",
+    "A_SU": "pesi_a_su",
+}
 PUBLISHED = {
     "Learnable": (1.7493, 85.6, 1.2003, 89.3, -0.7272),
     "1D Sinusoid": (1.9567, 90.9, 1.4905, 94.9, 0.1243),

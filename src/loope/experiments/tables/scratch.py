@@ -46,6 +46,8 @@ TABLE = Table(
     title="From scratch on ImageNet-100",
     columns=(*percent(*ENCODER_NAMES), *(Column(head=head, scale=1, digits=0, best=False) for head in EPOCH_COLUMNS)),
     entries=entries,
-    published={row: dict(zip((*ENCODER_NAMES, *EPOCH_COLUMNS), numbers, strict=True)) for row, numbers in PUBLISHED.items()},
+    published={
+        row: dict(zip((*ENCODER_NAMES, *EPOCH_COLUMNS), numbers, strict=True)) for row, numbers in PUBLISHED.items()
+    },
     across=True,
 )

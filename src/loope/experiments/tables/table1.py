@@ -63,7 +63,7 @@ TABLE = Table(
     },
     across=True,
     notes={
-        "laptop": "The smallest pretrained model of each family stands in for the published one; DeiT-Tiny for both DeiTs. "
+        "laptop": "The smallest pretrained model of each family stands in for the published; DeiT-Tiny for both DeiTs. "
         "10 epochs of AdamW at 1e-4. The published numbers are of other models and a longer training.",
     },
 )

@@ -2,7 +2,7 @@
 
 Reproduces Tab. 4: two convolutional networks, and DeiT-Base with every encoder, on 10,000 images of a 14x14 grid.
 "Average" is the mean of the four. Ours adds the encoders that the paper leaves out.
-Cost: 150 epochs of 8,000 images a run; docs/scaling.md. On a laptop a ViT of width 96 on 7x7, and four encoders on 14x14.
+Cost: 150 epochs of 8,000 images a run; docs/scaling.md. On a laptop a ViT of width 96 on 7x7; four on 14x14.
 
     loope run table4 --preset laptop --seeds 0,1,2
 """

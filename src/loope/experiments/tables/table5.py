@@ -38,6 +38,6 @@ TABLE = Table(
     entries=entries,
     published={row: dict(zip(METRICS, numbers, strict=False)) for row, numbers in PUBLISHED.items()},
     notes={
-        "laptop": "At the paper's 14x14 and width 768, like `paper`; only the learned table is ViT-Tiny's own, not ViT-Base's.",
+        "laptop": "At the paper's 14x14 and width 768; only the learned table is ViT-Tiny's own, not ViT-Base's.",
     },
 )

@@ -27,7 +27,9 @@ def entries(preset: str) -> list[Entry]:
 TABLE = Table(
     name="trend",
     title="M_D against the number of directions",
-    columns=tuple(Column(head=head, scale=1, digits=4, best=False) for head in ("M_U", *(f"N = {n}" for n in DIRECTIONS))),
+    columns=tuple(
+        Column(head=head, scale=1, digits=4, best=False) for head in ("M_U", *(f"N = {n}" for n in DIRECTIONS))
+    ),
     entries=entries,
     published={},
     plots=("trend",),
