@@ -16,8 +16,7 @@ from loope.experiments.results import FAILED, RESULT, SPEC, folder_of, read_resu
 from loope.experiments.runner import execute
 from loope.experiments.settings import Settings
 from loope.experiments.spec import Encoder, Model, Run
-from tests.weights import FILE_NAME as TINY_FILE
-from tests.weights import needs_vit_tiny
+from tests.weights import weights
 
 HERE = Settings(workers=0, progress=False)
 
@@ -130,10 +129,9 @@ def test_missing_weights_say_where_to_put_them(monkeypatch, tmp_path):
         create_timm(Model(name="deit_tiny_patch16_224.fb_in1k", weights="pretrained"))
 
 
-@needs_vit_tiny
 def test_local_weights_come_before_a_download():
     """The backbone is the pretrained one; the head is new, for another number of classes."""
-    assert local_weights("vit_tiny_patch16_224").name == TINY_FILE
+    assert local_weights("vit_tiny_patch16_224") == weights("vit_tiny_patch16_224.safetensors")
     run = image_run("laptop", "ViT-Base", "Oxford-IIIT", "own")
     model, other = build_model(run, 37), build_model(run.with_seed(1), 37)
     file = load_file(local_weights("vit_tiny_patch16_224"))
@@ -143,8 +141,8 @@ def test_local_weights_come_before_a_download():
     assert not torch.equal(model.head.weight, other.head.weight)
 
 
-@needs_vit_tiny
 def test_another_image_size_resamples_the_own_table():
+    weights("vit_tiny_patch16_224.safetensors")
     run = image_run("laptop", "ViT-Base", "Oxford-IIIT", "own", size=384)
     assert build_model(run, 37, image_size=384).pos_embed.shape == (1, 1 + 24 * 24, 192)
 

@@ -33,7 +33,8 @@ def build_model(run: Run, classes: int, image_size: int | tuple[int, int] | None
     torch.manual_seed(run.seed)
     model = create_timm(run.model, num_classes=classes, **({} if image_size is None else {"img_size": image_size}))
     if run.encoder.name != "own":
-        attach(model, run.encoder.name, **run.encoder.options)
+        alone = run.recipe is not None and run.recipe.train == "encoder"
+        attach(model, run.encoder.name, freeze_backbone=alone, **run.encoder.options)
     return model
 
 
