@@ -32,6 +32,8 @@ _HOME = {
     "resize": "loope.attach",
     "save": "loope.attach",
     "HubModel": "loope.attach.hub",
+    "ImageSource": "loope.data.images.source",
+    "load_images": "loope.data.images.catalog",
     "ThreeCell": "loope.data.three_cell",
     "ThreeCellScore": "loope.metrics.three_cell",
     "plots": "loope.reports.plots",
@@ -68,6 +70,8 @@ if TYPE_CHECKING:
     from loope.attach.hub import HubModel as HubModel
     from loope.core.errors import LoopeError as LoopeError
     from loope.core.errors import LoopeWarning as LoopeWarning
+    from loope.data.images.catalog import load_images as load_images
+    from loope.data.images.source import ImageSource as ImageSource
     from loope.data.three_cell import ThreeCell as ThreeCell
     from loope.encoders import PositionalEncoder as PositionalEncoder
     from loope.encoders import create_encoder as create_encoder

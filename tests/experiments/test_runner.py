@@ -41,7 +41,10 @@ def test_a_run_is_trained_tested_measured_and_written_down(tmp_path):
     assert result["parameters"]["encoder"] == sum(p.numel() for n, p in model.named_parameters() if "generator" in n)
     own = sum(p.numel() for n, p in model.named_parameters() if n.startswith("loope.own"))
     assert result["parameters"]["model"] == sum(p.numel() for p in model.parameters()) - own
-    assert result["versions"]["torch"] == torch.__version__.split("+")[0] or result["versions"]["torch"] == torch.__version__
+    assert (
+        result["versions"]["torch"] == torch.__version__.split("+")[0]
+        or result["versions"]["torch"] == torch.__version__
+    )
     assert {"cores", "threads", "system", "gpus"} == set(result["machine"])
     assert result["seconds"] > 0
     kept = load_file(folder_of(run, tmp_path) / PICTURES)

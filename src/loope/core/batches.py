@@ -1,22 +1,22 @@
-"""What a source of batches is: made by the data, read by the engine."""
+"""What training asks of data: batches that depend on where in the run they are, and on nothing else."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
-Batch: TypeAlias = tuple[Tensor, Tensor]  # inputs, targets
+Batch: TypeAlias = "tuple[Tensor, Tensor]"  # inputs, targets
 
 
 class Source(Protocol):
     """Batches of one split. The same (epoch, step) gives the same batch, whatever ran before: so resuming is exact.
 
-    All randomness of the data (order, augmentation, mixup) is a function of (seed, epoch, sample or step), never of a
-    worker's or a process's state. The batch size is that of the *global* batch: processes share it, so that results do
-    not depend on their number. A training source drops the last incomplete batch; one for evaluation keeps it, and then
-    shares may be uneven or empty: every sample exactly once.
+    All randomness (order, augmentation, mixing) follows from the seed, the epoch, and the sample or step; never from
+    the state of a worker or process. A training source drops the last incomplete batch; an evaluation source keeps it
+    and gives every sample exactly once, so that shares of it may be uneven or empty.
 
     Attributes:
         samples: samples an epoch.
@@ -27,5 +27,11 @@ class Source(Protocol):
     steps: int
 
     def batches(self, epoch: int, start: int = 0, share: tuple[int, int] = (0, 1)) -> Iterator[Batch]:
-        """The batches of an epoch from step `start` on; `share` = (rank, processes): this process's slice of each."""
+        """The batches of an epoch from step `start` on.
+
+        Args:
+            epoch: from 0 up.
+            start: the first step wanted; what comes before it costs nothing.
+            share: (rank, processes): this process's slice of each global batch.
+        """
         ...

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from loope.engine.recipe import Recipe
 from loope.experiments.names import DATA, MODELS, SMALL_MODELS, TINY_MODELS, TINY_VIT
-from loope.experiments.spec import Data, Encoder, Model, Run
+from loope.experiments.spec import Data, Encoder, Model, Options, Run
 
 # "Adam, a cosine LR schedule (1e-3 to 2.5e-5), standard augmentations", 150 epochs; bfloat16 is ours.
 PAPER = Recipe(
@@ -69,7 +69,7 @@ LAPTOP_DATA: dict[str, dict[str, object]] = {
 }
 
 
-def three_cell_run(preset: str, encoder: str, options: dict[str, object] | None = None, grid: int | None = None) -> Run:
+def three_cell_run(preset: str, encoder: str, options: Options | None = None, grid: int | None = None) -> Run:
     """A run of a transformer on the probe; `grid` chooses another than the preset's own (7x7 on a laptop)."""
     side = grid or {"smoke": 4, "laptop": 7, "paper": 14}[preset]
     data, recipe = _three_cell(preset, side)
@@ -120,9 +120,9 @@ def measured(preset: str, encoder: str, directions: tuple[int, ...] = (60,)) -> 
     shape = {"grid": 14, "dim": 768, "heads": 12, "depth": 12, "patch_size": 16}
     if preset == "smoke":
         shape = {"grid": 6, "dim": 24, "heads": 2, "depth": 2, "patch_size": 4}
-    model = {"smoke": TINY_MODELS, "laptop": SMALL_MODELS, "paper": MODELS}[preset]["ViT-Base"]
+    name = (SMALL_MODELS if preset == "laptop" else MODELS)["ViT-Base"]
     return Run(
-        model=model if isinstance(model, Model) else Model(name=model, weights="pretrained"),
+        model=TINY_MODELS["ViT-Base"] if preset == "smoke" else Model(name=name, weights="pretrained"),
         encoder=Encoder(name=encoder),
         data=Data(name="grid", options={**shape, "directions": list(directions)}),
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from loope.core.errors import one_of, require
@@ -30,31 +29,18 @@ class Material(NamedTuple):
     outputs: int
 
 
-@dataclass(frozen=True)
 class Scaled:
-    """A source whose images, in 0..1, are brought to the range that a model was trained with."""
+    """A source whose images, in 0..1, are brought to the range -1..1, as for the models here."""
 
-    source: Source
-    mean: tuple[float, ...] = (0.5, 0.5, 0.5)
-    std: tuple[float, ...] = (0.5, 0.5, 0.5)
-
-    @property
-    def samples(self) -> int:
-        """As the source's."""
-        return self.source.samples
-
-    @property
-    def steps(self) -> int:
-        """As the source's."""
-        return self.source.steps
+    def __init__(self, source: Source):
+        self.source = source
+        self.samples = source.samples
+        self.steps = source.steps
 
     def batches(self, epoch: int, start: int = 0, share: tuple[int, int] = (0, 1)) -> Iterator[tuple[Tensor, Tensor]]:
         """The source's batches, scaled."""
-        import torch
-
-        mean, std = (torch.tensor(each).view(3, 1, 1) for each in (self.mean, self.std))
         for images, targets in self.source.batches(epoch, start, share):
-            yield (images - mean.to(images)) / std.to(images), targets
+            yield images * 2 - 1, targets
 
 
 def three_cell(run: Run, settings: Settings) -> Material:
@@ -128,7 +114,9 @@ def _preparation(run: Run) -> Any:
 
     from loope.data.images.augment import Preparation
 
-    config = dict(timm.get_pretrained_cfg(run.model.name).to_dict())
+    known = timm.get_pretrained_cfg(run.model.name)
+    require(known is not None, f"timm knows no configuration of {run.model.name!r}.")
+    config: dict[str, Any] = dict(known.to_dict())  # type: ignore[union-attr]
     size = image_size(run)
     if size is not None:
         config["input_size"] = (3, size, size)

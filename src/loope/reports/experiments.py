@@ -22,15 +22,15 @@ def learning_curves(curves: Mapping[str, Sequence[Points]], across: str, up: str
         up: what runs along y.
         floor: a level to mark: what guessing scores.
     """
-    from matplotlib import colormaps
-
     figure, ax = plain_axes(across, up)
-    colours = colormaps["tab20" if len(curves) > 10 else "tab10"].colors
+    colours = [f"C{number}" for number in range(10)]
+    styles = ("-", "--", ":")
     for number, (name, seeds) in enumerate(curves.items()):
         for place, points in enumerate(seeds):
             x, y = zip(*points, strict=True) if points else ((), ())
             label = name if place == 0 else None
-            ax.plot(x, y, color=colours[number % len(colours)], linewidth=1.4, alpha=0.8, label=label)
+            look = {"color": colours[number % 10], "linestyle": styles[number // 10 % 3]}
+            ax.plot(x, y, **look, linewidth=1.4, alpha=0.8, label=label)
     if floor is not None:
         ax.axhline(floor, color="gray", linestyle=":", linewidth=1, label="a constant answer")
     ax.legend(fontsize=8, frameon=False)

@@ -36,7 +36,7 @@ def render(cells: Tensor, grid: Grid, cell: int, device: Any = None, dtype: torc
         cells.dim() == 3 and cells.shape[1:] == (3, 2) and cells.dtype == torch.int64,
         f"`cells` must be (B, 3, 2) int64, (row, column) of red, green, blue; got {cells.dtype} {tuple(cells.shape)}.",
     )
-    if cells.is_cpu:  # elsewhere a look at the values would wait for the device
+    if cells.is_cpu and len(cells):  # elsewhere a look at the values would wait for the device
         inside = bool(((cells >= 0) & (cells < torch.tensor(grid))).all())
         require(inside, f"`cells` must lie in a grid of {grid}, got {cells.amin().item()} to {cells.amax().item()}.")
     cells = cells.to(device) if device is not None else cells

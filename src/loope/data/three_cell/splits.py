@@ -7,7 +7,6 @@ test sample.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Sequence
 from itertools import accumulate
@@ -15,6 +14,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
+from loope.core import seeds
 from loope.core.errors import require
 from loope.core.grid import Grid
 from loope.data.three_cell.sampling import Filter
@@ -92,9 +92,8 @@ def _scramble(value: Tensor) -> Tensor:
 
 
 def derive(seed: int, *purpose: object) -> int:
-    """A seed of 63 bits for one purpose: other purposes, or neighbouring seeds, have nothing in common with it."""
-    digest = hashlib.sha256(" ".join(map(str, ("three-cell", seed, *purpose))).encode()).digest()
-    return int.from_bytes(digest[:8], "big") >> 1
+    """A seed of 63 bits for one purpose of Three-Cell."""
+    return seeds.derive("three-cell", seed, *purpose)
 
 
 def _edges(fractions: Sequence[float], size: int) -> list[int]:

@@ -1,0 +1,1 @@
+"""Images on disk: data sets by name, splits, augmentation, and batches for training."""

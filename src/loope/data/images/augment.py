@@ -1,0 +1,149 @@
+"""From a picture to a tensor, with timm's transforms; what is random in it follows from a seed for each sample."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from loope.core.errors import one_of, require
+from loope.core.grid import GridLike, as_grid
+from loope.core.seeds import derive
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+RAND_AUGMENT = "rand-m9-mstd0.5-inc1"  # DeiT's
+AUGMENTS = {
+    "none": "resized and cut out of the middle, as for evaluation",
+    "flip": "the same, mirrored half of the time",
+    "crop": "a random part of the image, resized, and mirrored half of the time (timm's random resized crop)",
+    "randaugment": f"the same, with two random changes of colour or shape (timm's {RAND_AUGMENT!r})",
+}
+
+
+def unchanged(image: Image) -> Image:
+    """The image as it is."""
+    return image
+
+
+class Steps(NamedTuple):
+    """From a PIL image to `(3, H, W)` float32: first what is the same in every epoch, then the rest."""
+
+    fixed: Callable[[Image], Image]
+    rest: Callable[[Image], Tensor]
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What a model expects of its images; timm's names.
+
+    Attributes:
+        size: side length, or (height, width).
+        mean: subtracted from each channel, of values in 0..1.
+        std: what each channel is divided by.
+        crop_pct: how much of the resized image's side is kept for evaluation.
+        interpolation: "bilinear", "bicubic", ...
+    """
+
+    size: GridLike = 224
+    mean: tuple[float, ...] = (0.5, 0.5, 0.5)
+    std: tuple[float, ...] = (0.5, 0.5, 0.5)
+    crop_pct: float = 0.9
+    interpolation: str = "bicubic"
+
+    def __post_init__(self) -> None:
+        as_grid(self.size, "size")
+        require(
+            len(self.mean) == len(self.std) == 3 and min(self.std) > 0 and 0 < self.crop_pct <= 1,
+            "`mean` and `std` must be three numbers each, `std` positive, and `crop_pct` in 0..1; got "
+            f"{self.mean}, {self.std} and {self.crop_pct}.",
+        )
+
+    @classmethod
+    def from_timm(cls, config: Mapping[str, Any]) -> Preparation:
+        """Read what `timm.data.resolve_model_data_config(model)` gives.
+
+        Example:
+            >>> Preparation.from_timm({"input_size": (3, 240, 240), "mean": (0.5,) * 3, "std": (0.5,) * 3,
+            ...                        "crop_pct": 0.875, "interpolation": "bicubic", "crop_mode": "center"}).size
+            (240, 240)
+        """
+        shared = {key: config[key] for key in ("mean", "std", "crop_pct", "interpolation")}
+        return cls(size=tuple(config["input_size"][1:]), **shared)
+
+    def steps(self, augment: str) -> Steps:
+        """The transform of timm for `augment`, one of `AUGMENTS`.
+
+        Raises:
+            LoopeError: if there is no such augmentation.
+        """
+        from timm.data import create_transform
+        from timm.data.transforms import MaybeToTensor
+        from torchvision.transforms import Compose, RandomHorizontalFlip
+
+        one_of("augmentation", augment, AUGMENTS)
+        expected: dict[str, Any] = {
+            "input_size": (3, *as_grid(self.size, "size")),
+            "mean": self.mean,
+            "std": self.std,
+            "interpolation": self.interpolation,
+            "color_jitter": None,
+        }
+        if augment in ("crop", "randaugment"):
+            changes = RAND_AUGMENT if augment == "randaugment" else None
+            drawn = create_transform(**expected, is_training=True, auto_augment=changes)
+            return Steps(unchanged, drawn)
+        every = create_transform(**expected, crop_pct=self.crop_pct).transforms
+        cut = next(place for place, step in enumerate(every) if isinstance(step, MaybeToTensor))
+        flips = [RandomHorizontalFlip()] if augment == "flip" else []
+        return Steps(Compose(every[:cut]), Compose([*flips, *every[cut:]]))
+
+
+def mix(images: Tensor, labels: Tensor, classes: int, mixup: float, cutmix: float) -> tuple[Tensor, Tensor]:
+    """Blend each image with its neighbour (0 with 1, 2 with 3, ...) by timm's mixup or cutmix.
+
+    Neighbours stay together however a batch is shared by processes, as long as each has an even number.
+
+    Args:
+        images: `(B, 3, H, W)` float32, with B even.
+        labels: `(B,)` int64.
+        classes: how many there are.
+        mixup: alpha of mixup; 0 for none.
+        cutmix: alpha of cutmix; 0 for none. With both, one is drawn for each batch.
+
+    Returns:
+        Images, and targets `(B, classes)` float32 that add up to 1.
+    """
+    from timm.data import Mixup
+
+    # timm blends the first image with the last, the second with the last but one, ...
+    places = torch.arange(len(images))
+    order = torch.cat((places[::2], places[1::2].flip(0)))
+    mixing = Mixup(mixup, cutmix, label_smoothing=0.0, num_classes=classes)  # type: ignore[no-untyped-call]
+    mixed, targets = mixing(images[order], labels[order])
+    back = order.argsort()
+    return mixed[back], targets[back]
+
+
+@contextmanager
+def seeded(*purpose: object) -> Iterator[None]:
+    """Python's, NumPy's and torch's generators, as timm uses them, start from a seed; afterwards they are as before."""
+    import numpy
+
+    seed = derive(*purpose)
+    before = random.getstate(), numpy.random.get_state(), torch.get_rng_state()
+    random.seed(seed)
+    numpy.random.seed(seed % 2**32)
+    torch.default_generator.manual_seed(seed)  # not torch.manual_seed: generators of GPUs stay out of it
+    try:
+        yield
+    finally:
+        random.setstate(before[0])
+        numpy.random.set_state(before[1])
+        torch.set_rng_state(before[2])
