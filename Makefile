@@ -16,7 +16,7 @@ $(READY): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --progress-bar off -e '.[dev]'
 	@touch $@
 
-demo: $(READY)  ## compare orders and encoders, train LOOPE's offsets, write a report (about a minute)
+demo: $(READY)  ## train a small ViT with five encoders on Three-Cell, write a report (5 minutes)
 	@$(BIN)/loope demo
 
 # One thread a worker: the workers already fill the cores.

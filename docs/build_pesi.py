@@ -5,7 +5,6 @@ from pathlib import Path
 
 import torch
 
-from loope.cli.demo import draw_images
 from loope.core.files import write_atomic
 from loope.core.grid import Grid
 from loope.encoders import create_encoder, list_encoders
@@ -19,6 +18,18 @@ from loope.reports import plots
 GRID = Grid(14, 14)
 COMPARED = ("sinusoid", "learned", "fourier", "gilbert", "sincos2d", "rope_mixed", "peg")
 DIRECTIONS = (1, 2, 4, 8, 16, 32, 60, 120, 240)
+
+
+def draw_image(seed: int) -> torch.Tensor:
+    """`(3, 224, 224)` in 0..1: a plain ground with three discs, all of random colours."""
+    generator = torch.Generator().manual_seed(seed)
+    axis = torch.arange(224) / 224
+    image = torch.rand(3, 1, 1, generator=generator).expand(-1, 224, 224)
+    for _ in range(3):
+        y, x, radius = torch.rand(3, generator=generator) * torch.tensor([1, 1, 0.25]) + torch.tensor([0, 0, 0.1])
+        inside = (axis[:, None] - y) ** 2 + (axis - x) ** 2 < radius**2
+        image = torch.where(inside, torch.rand(3, 1, 1, generator=generator), image)
+    return image
 
 
 def untrained_similarity(name: str, grid: Grid) -> torch.Tensor:
@@ -66,7 +77,7 @@ def draw(images: Path) -> None:
     }
     ceiling = {n: m_d_ceiling(GRID, n) for n in DIRECTIONS}
     write_atomic(images / "pesi-directions.png", plots.png(plots.directions(scores, ceiling)))
-    image = draw_images(1, torch.Generator().manual_seed(3))[0]
+    image = draw_image(seed=3)
     curves = [create_order(name, *GRID) for name in ("raster", "gilbert", "spiral")]
     write_atomic(images / "pesi-curves.png", plots.png(plots.curves(image, curves)))
     lightness = 2 * image.unflatten(1, (14, 16)).unflatten(3, (14, 16)).mean((0, 2, 4)).flatten() - 1

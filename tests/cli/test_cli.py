@@ -120,16 +120,3 @@ def test_sizes_that_some_encoders_cannot_take():
     assert rows["sincos2d"]["parameters"] is None
     assert rows["learned"]["parameters"] == 190 * 196
     assert re.search(r"raster +│ - ", runner.invoke(cli.app, ["order", "--grid", "1x1"]).output)
-
-
-def test_the_demo_learns_and_reports(tmp_path):
-    shown = runner.invoke(cli.app, ["demo", "--out", str(tmp_path), "--steps", "30"])
-    assert shown.exit_code == 0, shown.output
-    before, after = map(
-        float, re.search(r"images (0\.\d+) as the static order,\s+(0\.\d+) after", shown.output).groups()
-    )
-    assert after < before
-    report = (tmp_path / "report.html").read_text()
-    assert report.count("data:image/png;base64,") == 3
-    assert all(f"<td>{name}</td>" in report for name in loope.list_encoders())
-    assert "http" not in report  # it opens offline

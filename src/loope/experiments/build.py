@@ -52,7 +52,8 @@ def create_timm(spec: Model, **more: Any) -> nn.Module:
     if spec.weights == "pretrained":
         file = local_weights(spec.name)
         if file is not None:
-            options["pretrained_cfg_overlay"] = {"file": str(file)}
+            # Some models would read their published weights in a format of their own.
+            options["pretrained_cfg_overlay"] = {"file": str(file), "custom_load": False}
     make: Callable[..., nn.Module] = timm.create_model
     try:
         return make(spec.name, pretrained=spec.weights == "pretrained", **options)

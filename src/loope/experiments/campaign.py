@@ -47,7 +47,7 @@ def carry_out(
     waiting = [each.run for each in standings(runs, out) if each.state not in ("done", "running")]
     futures: dict[Future[None], Run] = {}
     for run in waiting:
-        futures[executor.submit(execute, run.to_json(), str(out), settings)] = run
+        futures[executor.submit(execute, run.to_json(), str(out.resolve()), settings)] = run
     left = set(futures)
     while left:
         watch([run for future, run in futures.items() if future in left])

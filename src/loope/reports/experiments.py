@@ -29,8 +29,8 @@ def learning_curves(curves: Mapping[str, Sequence[Points]], across: str, up: str
         for place, points in enumerate(seeds):
             x, y = zip(*points, strict=True) if points else ((), ())
             label = name if place == 0 else None
-            look = {"color": colours[number % 10], "linestyle": styles[number // 10 % 3]}
-            ax.plot(x, y, **look, linewidth=1.4, alpha=0.8, label=label)
+            colour, style = colours[number % 10], styles[number // 10 % 3]
+            ax.plot(x, y, color=colour, linestyle=style, linewidth=1.4, alpha=0.8, label=label)
     if floor is not None:
         ax.axhline(floor, color="gray", linestyle=":", linewidth=1, label="a constant answer")
     ax.legend(fontsize=8, frameon=False)

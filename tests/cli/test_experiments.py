@@ -1,0 +1,96 @@
+"""`loope run`, `status`, `tables`, `report` and `demo`, as one types them."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from loope.cli.main import app
+from loope.core.errors import LoopeError
+
+runner = CliRunner()
+
+
+def loope(*words, code=0):
+    done = runner.invoke(app, [str(word) for word in words])
+    if done.exception and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+def test_tables():
+    rows = json.loads(loope("tables", "--json"))
+    assert {"table1", "table4", "maps"} <= {row["name"] for row in rows}
+    assert next(row["runs"]["paper"] for row in rows if row["name"] == "table6") == 12
+    assert "Robustness" in loope("tables")
+
+
+def test_run_status_and_report(tmp_path):
+    out = ("--out", tmp_path, "--preset", "smoke")
+    before = json.loads(loope("status", "table5", *out, "--json"))
+    assert {row["state"] for row in before} == {"waiting"}
+    shown = loope("run", "table5", *out, "--only", "Static", "--on", "here")
+    assert "1 of 1 runs are done" in shown
+    after = json.loads(loope("status", "table5", *out, "--json"))
+    assert sorted(row["state"] for row in after) == ["done"] + ["waiting"] * 12
+    assert "table5" in loope("status", *out)
+
+    markdown = loope("report", "table5", *out, "--to", "-")
+    row = next(line for line in markdown.splitlines() if line.startswith("| Static"))
+    assert re.search(r"\*?\d\.\d{4}.*1\.9670 \([+-]", row)
+    assert "| LOOPE | —<br>1.9674 |" in markdown
+    for file_format, ending in (("html", "html"), ("latex", "tex"), ("csv", "csv"), ("md", "md")):
+        told = loope("report", "table5", *out, "--format", file_format)
+        path = Path(told.split("Written: ")[1].strip().replace("\n", ""))
+        assert path.suffix == f".{ending}"
+        assert "Static" in path.read_text()
+
+
+def test_a_failed_run_is_told_and_gives_exit_code_1(tmp_path, monkeypatch):
+    monkeypatch.delenv("LOOPE_DATA", raising=False)
+    shown = loope(
+        "run", "table1", "--preset", "laptop", "--only", "Oxford-IIIT / ViT* | No PE", "--on", "here", "--out", tmp_path,
+        code=1,
+    )  # fmt: skip
+    assert "failed" in shown
+    assert "set LOOPE_DATA" in " ".join(shown.split())
+    told = loope("status", "table1", "--out", tmp_path)
+    assert "set LOOPE_DATA" in " ".join(told.split())
+
+
+def test_plots_belong_to_the_report(tmp_path):
+    out = ("--out", tmp_path, "--preset", "smoke")
+    loope("run", "trend", *out, "--on", "here")
+    loope("run", "maps", *out, "--on", "here")
+    for table, picture in (("trend", "trend-trend.png"), ("maps", "maps-maps.png")):
+        loope("report", table, *out)
+        assert (tmp_path / "reports" / picture).read_bytes().startswith(b"\x89PNG")
+        assert f"]({picture})" in (tmp_path / "reports" / f"{table}-smoke.md").read_text()
+    loope("report", "maps", *out, "--format", "html")
+    assert "data:image/png;base64" in (tmp_path / "reports" / "maps-smoke.html").read_text()
+
+
+def test_bad_input():
+    with pytest.raises(LoopeError, match="Seeds are different whole numbers .* got '0,0'"):
+        loope("run", "table5", "--seeds", "0,0")
+    with pytest.raises(LoopeError, match="Unknown table 'table99'"):
+        loope("report", "table99")
+    with pytest.raises(LoopeError, match="Unknown preset 'mainframe'"):
+        loope("run", "table5", "--preset", "mainframe")
+    with pytest.raises(LoopeError, match="NAME=VALUE, got 'gpus'"):
+        loope("run", "table5", "--resource", "gpus")
+    with pytest.raises(LoopeError, match="Unknown executor 'moon'"):
+        loope("run", "table5", "--on", "moon")
+
+
+def test_the_demo_writes_a_report_that_opens_offline(tmp_path):
+    shown = loope("demo", "--smoke", "--out", tmp_path, "--jobs", 2)
+    assert "Report with pictures" in shown
+    page = (tmp_path / "report.html").read_text()
+    assert page.count("data:image/png;base64") == 3
+    assert "http" not in page
+    for name in ("none", "sinusoid", "gilbert", "loope", "sincos2d"):
+        assert f"<td>{name}</td>" in page
