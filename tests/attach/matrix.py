@@ -1,10 +1,14 @@
 """Every encoder in every model: what must hold for each pair. The table of docs/attach.md is made from this."""
 
+import pytest
 import torch
 from torch import nn
 
 import loope
 from tests.attach.models import MODELS, make, predict
+
+every_model = pytest.mark.parametrize("name", MODELS)
+every_encoder = pytest.mark.parametrize("encoder", loope.list_encoders())
 
 
 def state_of(model: nn.Module) -> dict[str, torch.Tensor]:

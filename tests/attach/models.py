@@ -1,6 +1,8 @@
 """Tiny models of every family, real classes from their libraries with random weights."""
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import timm
 import torch
@@ -32,25 +34,26 @@ def vit(**options) -> nn.Module:
     return timm.create_model("vit_tiny_patch16_224", **{**TIMM, **options})
 
 
-def eva(**options) -> nn.Module:
-    return timm.models.Eva(**TIMM, use_rot_pos_emb=True, **options)
-
-
+# Each timm model as its registered name and what else it is created with: what a checkpoint must say of it.
+SHARED_BIAS = {"use_rel_pos_bias": False, "use_shared_rel_pos_bias": True, "use_abs_pos_emb": True}
+TIMM_MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "ViT": ("vit_tiny_patch16_224", TIMM),
+    "ViT, no class token": ("vit_tiny_patch16_224", {**TIMM, "class_token": False, "global_pool": "avg"}),
+    "ViT, registers": ("vit_tiny_patch16_224", {**TIMM, "reg_tokens": 4}),
+    "ViT, no_embed_class": ("vit_tiny_patch16_224", {**TIMM, "no_embed_class": True, "reg_tokens": 1}),
+    "ViT, dynamic size": ("vit_tiny_patch16_224", {**TIMM, "dynamic_img_size": True}),
+    "ViT, qk norm": ("vit_tiny_patch16_224", {**TIMM, "qk_norm": True}),
+    "DeiT": ("deit_tiny_patch16_224", TIMM),
+    "DeiT distilled": ("deit_tiny_distilled_patch16_224", TIMM),
+    "CaiT": ("cait_xxs24_224", TIMM),
+    "CrossViT": ("crossvit_9_240", CROSS),
+    "EVA": ("eva02_base_patch14_224", TIMM),
+    "EVA, mixed rotary": ("vit_small_patch16_rope_mixed_224", TIMM),
+    "BEiT": ("beit_base_patch16_224", TIMM),
+    "BEiT, shared bias": ("beit_base_patch16_224", {**TIMM, **SHARED_BIAS}),
+}
 MODELS: dict[str, Callable[[], nn.Module]] = {
-    "ViT": vit,
-    "ViT, no class token": lambda: vit(class_token=False, global_pool="avg"),
-    "ViT, registers": lambda: vit(reg_tokens=4),
-    "ViT, no_embed_class": lambda: vit(no_embed_class=True, reg_tokens=1),
-    "ViT, dynamic size": lambda: vit(dynamic_img_size=True),
-    "ViT, qk norm": lambda: vit(qk_norm=True),
-    "DeiT": lambda: timm.create_model("deit_tiny_patch16_224", **TIMM),
-    "DeiT distilled": lambda: timm.create_model("deit_tiny_distilled_patch16_224", **TIMM),
-    "CaiT": lambda: timm.create_model("cait_xxs24_224", **TIMM),
-    "CrossViT": lambda: timm.create_model("crossvit_9_240", **CROSS),
-    "EVA": lambda: eva(qkv_fused=False),
-    "EVA, mixed rotary": lambda: eva(rope_type="mixed", use_abs_pos_emb=False),
-    "BEiT": lambda: timm.models.Beit(**TIMM, use_abs_pos_emb=False, use_rel_pos_bias=True),
-    "BEiT, shared bias": lambda: timm.models.Beit(**TIMM, use_shared_rel_pos_bias=True),
+    **{name: partial(timm.create_model, made, **options) for name, (made, options) in TIMM_MODELS.items()},
     "HF ViT": lambda: ViTForImageClassification(ViTConfig(**HF)),
     "HF ViTModel": lambda: ViTModel(ViTConfig(**HF)),
     "HF DeiT": lambda: DeiTForImageClassification(DeiTConfig(**HF)),
@@ -87,3 +90,10 @@ def output(model: nn.Module, pixels: Tensor) -> Tensor:
 @torch.no_grad()
 def predict(model: nn.Module, pixels: Tensor | None = None) -> Tensor:
     return output(model, images(model) if pixels is None else pixels)
+
+
+def loss(model: nn.Module, pixels: Tensor) -> Tensor:
+    """A number that every parameter has a part in: of a model without a head, its pooler's output decides."""
+    out = model(pixels)
+    out = out if isinstance(out, Tensor) else out.pooler_output if "pooler_output" in out else out[0]
+    return out.square().mean()

@@ -16,36 +16,6 @@ ARGS = {key: value for key, value in TIMM.items() if key not in ("img_size", "nu
 every_encoder = pytest.mark.parametrize("encoder", loope.list_encoders())
 
 
-@every_encoder
-def test_one_file_rebuilds_model_and_encoder(encoder, tmp_path):
-    model = make("ViT")
-    loope.attach(model, encoder, prefix="learned")
-    loope.resize(model, (48, 32))
-    path = loope.save(model, tmp_path / "model.safetensors", model_args=ARGS)
-    loaded = loope.load(path)
-    pixels = images(model, (48, 32))
-    assert torch.equal(predict(loaded, pixels), predict(model, pixels))
-    for again in (model, loaded):
-        loope.resize(again, (32, 32))
-        loope.detach(again)
-    assert torch.equal(predict(loaded), predict(make("ViT")))  # its own table came along too
-
-
-@pytest.mark.parametrize("name", ["DeiT distilled", "CaiT", "CrossViT", "HF ViT", "HF DeiT", "HF ViTModel"])
-def test_other_families(name, tmp_path):
-    model = make(name)
-    loope.attach(model, ["loope", ("rope_mixed", {"temperature": 20.0})], keep_own=True)
-    args = {}
-    if not name.startswith("HF"):
-        from tests.attach.models import CROSS
-
-        chosen = CROSS if name == "CrossViT" else TIMM
-        args = {key: value for key, value in chosen.items() if key not in ("img_size", "num_classes")}
-    loaded = loope.load(loope.save(model, tmp_path / "m.safetensors", model_args=args))
-    assert type(loaded) is type(model)
-    assert torch.equal(predict(loaded), predict(model))
-
-
 def test_tensors_and_orders_among_the_options_come_along(tmp_path):
     model = make("ViT")
     order = loope.create_order("hilbert", 4, 4).reverse()
@@ -99,31 +69,13 @@ def test_a_class_outside_transformers_is_not_built(tmp_path):
             loope.load(path)
 
 
-@every_encoder
-def test_plain_safetensors_and_torch_state_dicts(encoder, tmp_path):
+def test_plain_safetensors_files(tmp_path):
     source, target = make("ViT"), make("ViT", seed=1)
-    loope.attach(source, encoder)
-    loope.attach(target, encoder)
+    loope.attach(source, "loope")
+    loope.attach(target, "loope")
     save_model(source, tmp_path / "m.safetensors")
     load_model(target, tmp_path / "m.safetensors")
     assert torch.equal(predict(target), predict(source))
-    torch.save(source.state_dict(), tmp_path / "m.pt")
-    fresh = make("ViT", seed=2)
-    loope.attach(fresh, encoder)
-    fresh.load_state_dict(torch.load(tmp_path / "m.pt", weights_only=True))
-    assert torch.equal(predict(fresh), predict(source))
-
-
-@every_encoder
-def test_loading_into_the_wrong_attachment_names_both(encoder):
-    other = "sincos2d" if encoder != "sincos2d" else "gilbert"
-    source, target = make("ViT"), make("ViT")
-    loope.attach(source, encoder)
-    loope.attach(target, other)
-    with pytest.raises(
-        loope.LoopeError, match=f"has '{other}' attached, but the checkpoint was saved with '{encoder}'"
-    ):
-        target.load_state_dict(source.state_dict())
 
 
 def test_the_hubs_layout(tmp_path):
@@ -181,6 +133,18 @@ def test_traits_that_shapes_do_not_show(tmp_path):
             loope.save(model, tmp_path / "m.safetensors", model_args={"depth": 1})
         loaded = loope.load(loope.save(model, tmp_path / "m.safetensors", model_args={"depth": 1, **changed}))
         assert all(getattr(loaded, key, loaded.blocks[0].attn.num_heads) == value for key, value in changed.items())
+
+
+def test_traits_of_an_own_encoding_that_was_set_aside(tmp_path):
+    args = {**ARGS, "ref_feat_shape": [8, 8], "rope_temperature": 50.0}
+    model = timm.create_model("eva02_tiny_patch14_224", **{**TIMM, **args}).eval()
+    before = predict(model, images(model))
+    loope.attach(model, "gilbert")
+    with pytest.raises(loope.LoopeError, match=r"rope\.ref_feat_shape, rope\.temperature would differ"):
+        loope.save(model, tmp_path / "m.safetensors", model_args=ARGS)
+    loaded = loope.load(loope.save(model, tmp_path / "m.safetensors", model_args=args))
+    loope.detach(loaded)
+    assert torch.equal(predict(loaded, images(model)), before)
 
 
 def test_dtype_channels_and_tag_come_along(tmp_path):

@@ -4,42 +4,20 @@ import pytest
 import timm
 import torch
 from torch import Tensor
+from transformers import DeiTConfig, DeiTModel, ViTConfig, ViTForImageClassification
 
 import loope
-from tests.attach.models import MODELS, TIMM, eva, images, make, predict
+from tests.attach.models import HF, TIMM, images, make, predict
+
+
+def eva(**options) -> torch.nn.Module:
+    return timm.models.Eva(**TIMM, use_rot_pos_emb=True, **options)
 
 
 def randomised(model: torch.nn.Module) -> torch.nn.Module:
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.2)
     return model.eval()
-
-
-def permuted_patches(pixels: Tensor, order: Tensor, side: int = 8) -> Tensor:
-    """The image with its patches in another order."""
-    batch, channels, height, width = pixels.shape
-    cut = pixels.unfold(2, side, side).unfold(3, side, side).reshape(batch, channels, -1, side, side)[:, :, order]
-    rows = cut.view(batch, channels, height // side, width // side, side, side).permute(0, 1, 2, 4, 3, 5)
-    return rows.reshape(batch, channels, height, width)
-
-
-@pytest.mark.parametrize("name", [name for name in MODELS if name not in {"CrossViT", "HF ViTModel", "HF DeiTModel"}])
-def test_without_positions_the_order_of_patches_does_not_matter(name):
-    order = torch.randperm(16, generator=torch.Generator().manual_seed(3))
-    model = make(name).double()  # sums in another order round differently: leave that far behind
-    pixels = images(model).double()
-    shuffled = permuted_patches(pixels, order)
-    assert torch.equal(permuted_patches(shuffled, order.argsort()), pixels)
-    loope.attach(model, "none")
-    assert (predict(model, shuffled) - predict(model, pixels)).abs().max() < 1e-12
-    loope.detach(model)
-    for encoder in ("learned", "gilbert", "peg", "alibi2d", "rope_axial"):
-        loope.attach(model, encoder)
-        for parameter in model.loope.encoders.parameters():
-            torch.nn.init.normal_(parameter)
-        moved = (predict(model, shuffled) - predict(model, pixels)).abs().max()
-        assert moved > 1e-7, encoder
-        loope.detach(model)
 
 
 def test_axial_rotary_is_evas_own():
@@ -219,6 +197,27 @@ def test_dropout_still_drops(drop):
     x = torch.randn(1, 17, 48)
     assert not torch.allclose(attention(x), attention(x))
     assert torch.equal(attention.eval()(x), attention(x))
+
+
+@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+@pytest.mark.parametrize(("cls", "config"), [(ViTForImageClassification, ViTConfig), (DeiTModel, DeiTConfig)])
+def test_transformers_dropout_is_the_models_own(cls, config, implementation):
+    """iRPE starts from zero, so with the own table kept the model must draw and drop as it does by itself."""
+    torch.manual_seed(0)
+    model = randomised(cls(config(**HF, attention_probs_dropout_prob=0.4, attn_implementation=implementation)))
+
+    def draw(seed: int) -> Tensor:
+        torch.manual_seed(seed)
+        return predict(model, images(model))
+
+    model.train()
+    own = [draw(seed) for seed in (1, 2)]
+    assert not torch.allclose(*own)
+    loope.attach(model, "irpe", keep_own=True)
+    for seed, expected in zip((1, 2), own, strict=True):
+        torch.testing.assert_close(draw(seed), expected, atol=1e-4, rtol=1e-4)
+    model.eval()
+    assert torch.equal(draw(1), draw(2))
 
 
 def test_beits_bias_is_resampled_along_the_right_axes():

@@ -7,7 +7,8 @@ import timm
 import torch
 
 import loope
-from tests.attach.models import CROSS, HF, images, make, make_attached, predict, vit
+from tests.attach.matrix import every_model
+from tests.attach.models import CROSS, HF, images, make, predict, vit
 from tests.attach.test_api import EXAMPLE
 
 
@@ -36,6 +37,24 @@ def test_crossvit_does_not_drift():
     loope.resize(model, (144, 288))
     loope.detach(model)
     assert predict(model, torch.randn(1, 3, 144, 288)).isfinite().all()
+
+
+@every_model
+@pytest.mark.parametrize("attached", [True, False])
+def test_patch_embeddings_know_how_many_patches_they_make(name, attached):
+    model, made = make(name), []
+    if attached:
+        loope.attach(model, "gilbert")
+    side = images(model).shape[-1]
+    embeddings = [each for each in model.modules() if hasattr(each, "num_patches")]
+    for each in embeddings:
+        each.register_forward_hook(lambda module, args, out: made.append(out.shape[1:-1].numel()))
+    for size in [(side, side), (2 * side, 3 * side), (side, 2 * side), (side, side)]:
+        loope.resize(model, size)
+        made.clear()
+        predict(model, images(model, size))
+        assert made == [each.num_patches for each in embeddings]
+    assert len(made) == (2 if name == "CrossViT" else 1)
 
 
 def test_crossvit_branches_of_equal_width_are_told_apart():
@@ -151,10 +170,3 @@ def test_padding_is_where_the_model_pads():
     predict(model, pixels)
     assert seen["images"].shape == (1, 3, 40, 48)
     assert torch.equal(seen["images"][..., :37, :42], pixels)
-
-
-def test_branches_are_named_in_weight_decay():
-    model = make_attached("CrossViT", "learned")
-    names = {name for name, _ in model.named_parameters()}
-    ours = {name for name in model.no_weight_decay() if name.startswith("loope.")}
-    assert ours == {"loope.encoders.0.0.table", "loope.encoders.1.0.table"} <= names

@@ -19,7 +19,10 @@ from loope.core.grid import Grid
 KEY = "loope"
 FORMAT = 1
 OWN = "loope.own."
-TRAITS = ("num_heads", "head_dim", "num_prefix_tokens", "no_embed_class", "dynamic_img_size", "global_pool")
+TRAITS = (
+    *("num_heads", "head_dim", "num_prefix_tokens", "no_embed_class", "dynamic_img_size", "global_pool"),
+    *("temperature", "ref_feat_shape", "grid_indexing", "grid_offset", "rotate_half"),  # of a rotary encoding
+)
 
 
 def save(model: nn.Module, path: str | Path, *, model_args: dict[str, Any] | None = None) -> Path:
@@ -50,7 +53,7 @@ def save(model: nn.Module, path: str | Path, *, model_args: dict[str, Any] | Non
         "dtype": str(next(branch.patch_embed.parameters()).dtype).removeprefix("torch."),
     }
     state = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
-    _check_rebuilds(recipe["model"], model, state)
+    _check_rebuilds(recipe["model"], model)
     return write_atomic(Path(path), to_safetensors(state, metadata={KEY: specs.to_json(recipe)}))
 
 
@@ -107,18 +110,14 @@ def _describe(model: Any, own: Grid, model_args: dict[str, Any]) -> dict[str, An
     return {"library": "timm", "name": name, "args": {**found, **model_args}}
 
 
-def _check_rebuilds(about: dict[str, Any], model: nn.Module, state: dict[str, torch.Tensor]) -> None:
+def _check_rebuilds(about: dict[str, Any], model: nn.Module) -> None:
     """The model as its name and arguments would build it must have the parameters and the traits that this one has."""
     with torch.device("meta"):
         rebuilt = _build_model(about)
-    theirs: dict[str, Any] = {name: tensor.shape for name, tensor in rebuilt.state_dict().items()}
-    ours: dict[str, Any] = {name: tensor.shape for name, tensor in state.items() if not name.startswith("loope.")}
-    for name, tensor in state.items():
-        if name.startswith(OWN):
-            ours[name.removeprefix(OWN).replace("/", ".")] = tensor.shape
-    different = sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))
-    mine, other = _traits(model), _traits(rebuilt)
-    different += sorted(name for name in mine.keys() | other.keys() if mine.get(name) != other.get(name))
+    different = []
+    for look in (_shapes, _traits):
+        ours, theirs = _as_if_detached(look(model)), look(rebuilt)
+        different += sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))
     require(
         not different,
         f"The model could not be built again from {about}: {', '.join(different[:3])} would differ; pass what it was "
@@ -126,15 +125,24 @@ def _check_rebuilds(about: dict[str, Any], model: nn.Module, state: dict[str, to
     )
 
 
+def _shapes(model: nn.Module) -> dict[str, str]:
+    return {name: str(tuple(tensor.shape)) for name, tensor in model.state_dict().items()}
+
+
 def _traits(model: nn.Module) -> dict[str, str]:
     """What shapes do not show."""
     return {
-        f"{name}.{trait}": str(getattr(module, trait))
+        f"{name}.{trait}": str(tuple(value) if isinstance(value, list) else value)
         for name, module in model.named_modules()
-        if not name.startswith("loope")
         for trait in TRAITS
-        if isinstance(getattr(module, trait, None), bool | int | str)
+        if isinstance(value := getattr(module, trait, None), int | float | str | list | tuple)
     }
+
+
+def _as_if_detached(named: dict[str, str]) -> dict[str, str]:
+    """Names as they are with nothing attached: what was set aside at its old place, and nothing of ours."""
+    back = {name.removeprefix(OWN).replace("/", ".") if name.startswith(OWN) else name: named[name] for name in named}
+    return {name: value for name, value in back.items() if not name.startswith("loope.")}
 
 
 def _build(recipe: dict[str, Any]) -> nn.Module:
