@@ -312,13 +312,14 @@ def test_mistakes_are_explained(pets, options, message):
         ({}, {"epoch": -1}, "`epoch` must be a whole number from 0 up"),
         ({}, {"epoch": 0, "start": 4}, "`start` must be one of the 3 steps of an epoch .*, got 4"),
         ({}, {"epoch": 0, "share": (2, 2)}, r"`share` must be \(rank, processes\).*got \(2, 2\)"),
-        ({}, {"epoch": 0, "share": (0, 3)}, "`batch_size` of 8 for 3 processes; use a multiple of 3"),
         (
-            {"mixup": 0.5},
-            {"epoch": 0, "share": (0, 8)},
-            "mixed in pairs, .* of 8 for 8 processes; use a multiple of 16",
+            {},
+            {"epoch": 0, "share": (0, 3)},
+            "must be shared evenly; got 8 samples for 3 processes; use a multiple of 3",
         ),
-        ({"cutmix": 0.5, "batch_size": 7}, {"epoch": 0}, "mixed in pairs, .* use a multiple of 2"),
+        ({"mixup": 0.5}, {"epoch": 0, "share": (0, 8)}, "in groups of 2; .* for 8 processes; use a multiple of 16"),
+        ({"cutmix": 0.5, "batch_size": 7}, {"epoch": 0}, "evenly, in groups of 2; .* use a multiple of 2"),
+        ({"mixup": 0.5}, {"epoch": 0, "share": (0, 0)}, r"`share` must be \(rank, processes\)"),
     ],
 )
 def test_batches_that_are_none(pets, options, arguments, message):
@@ -327,8 +328,12 @@ def test_batches_that_are_none(pets, options, arguments, message):
 
 
 @pytest.mark.parametrize(
-    "bad", [{"size": 0}, {"mean": (0.5, 0.5)}, {"std": (0.5, 0.5, 0.0)}, {"crop_pct": 0.0}, {"crop_pct": 1.5}]
+    "bad",
+    [
+        *({"size": 0}, {"mean": (0.5, 0.5)}, {"std": (0.5, 0.5, 0.0)}, {"crop_pct": 0.0}, {"crop_pct": 1.5}),
+        {"interpolation": "cubic"},
+    ],
 )
 def test_preparations_that_are_none(bad):
-    with pytest.raises(LoopeError, match="must be"):
+    with pytest.raises(LoopeError, match=r"must be|Unknown interpolation 'cubic'; use one of: bicubic"):
         Preparation(**bad)

@@ -15,6 +15,13 @@ from loope.core.seeds import derive
 class Plan:
     """The batches of a training source (shuffled, whole batches only) or an evaluation source (all samples, in order).
 
+    Args:
+        count: how many samples there are.
+        batch_size: of all processes together.
+        train: shuffle in each epoch, and drop the last incomplete batch.
+        seed: what the order follows from.
+        group: so many neighbours of a training batch stay in one process.
+
     Attributes:
         samples: samples an epoch.
         steps: global batches an epoch.
@@ -27,10 +34,11 @@ class Plan:
         LoopeError: if there is not one batch, or a number is none.
     """
 
-    def __init__(self, count: int, batch_size: int, *, train: bool = False, seed: int = 0):
+    def __init__(self, count: int, batch_size: int, *, train: bool = False, seed: int = 0, group: int = 1):
         self.count = count
         self.batch_size = as_size(batch_size, "batch_size")
         self.train = train
+        self.group = group
         self.seed = as_size(seed, "seed", least=0)
         self.steps = count // self.batch_size if train else -(-count // self.batch_size)
         self.samples = self.steps * self.batch_size if train else count
@@ -48,15 +56,16 @@ class Plan:
         """
         as_size(epoch, "epoch", least=0)
         rank, processes = share
+        together = f", in groups of {self.group}" if self.group > 1 else ""
         require(
             0 <= as_size(start, "start", least=0) <= self.steps,
             f"`start` must be one of the {self.steps} steps of an epoch (or their number), got {start}.",
         )
         require(0 <= rank < processes, f"`share` must be (rank, processes) with 0 <= rank < processes, got {share}.")
         require(
-            not self.train or self.batch_size % processes == 0,
-            f"A training batch must be shared evenly, got a `batch_size` of {self.batch_size} for {processes} "
-            f"processes; use a multiple of {processes}.",
+            not self.train or self.batch_size % (self.group * processes) == 0,
+            f"A training batch must be shared evenly{together}; got {self.batch_size} samples for {processes} processes; "
+            f"use a multiple of {self.group * processes}.",
         )
         order = torch.arange(self.count)
         if self.train:

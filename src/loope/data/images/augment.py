@@ -18,6 +18,7 @@ from loope.core.seeds import derive
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "box", "hamming", "lanczos")
 RAND_AUGMENT = "rand-m9-mstd0.5-inc1"  # DeiT's
 AUGMENTS = {
     "none": "resized and cut out of the middle, as for evaluation",
@@ -48,7 +49,7 @@ class Preparation:
         mean: subtracted from each channel, of values in 0..1.
         std: what each channel is divided by.
         crop_pct: how much of the resized image's side is kept for evaluation.
-        interpolation: "bilinear", "bicubic", ...
+        interpolation: one of `INTERPOLATIONS`.
     """
 
     size: GridLike = 224
@@ -59,6 +60,7 @@ class Preparation:
 
     def __post_init__(self) -> None:
         as_grid(self.size, "size")
+        one_of("interpolation", self.interpolation, INTERPOLATIONS)
         require(
             len(self.mean) == len(self.std) == 3 and min(self.std) > 0 and 0 < self.crop_pct <= 1,
             "`mean` and `std` must be three numbers each, `std` positive, and `crop_pct` in 0..1; got "

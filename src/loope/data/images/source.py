@@ -63,7 +63,7 @@ class ImageSource(Source):
         skip_bad_images: bool = False,
     ):
         preparation = preparation or Preparation()
-        self._plan = Plan(len(images), batch_size, train=train, seed=seed)
+        self._plan = Plan(len(images), batch_size, train=train, seed=seed, group=2 if mixup or cutmix else 1)
         self.samples = self._plan.samples
         self.steps = self._plan.steps
         self.workers = _half_the_cores() if workers is None else as_size(workers, "workers", least=0)
@@ -98,16 +98,11 @@ class ImageSource(Source):
         """`(b, 3, H, W)` float32 images and their classes: `(b,)` int64, or `(b, classes)` float32 when mixed.
 
         Raises:
-            LoopeError: if an image cannot be read, or a mixed batch cannot be shared in pairs.
+            LoopeError: if an image cannot be read, there is no such epoch, step or share, or a training batch cannot
+                be shared evenly (in pairs if mixed).
         """
-        processes = share[1]
-        require(
-            not (self._maker.mixup or self._maker.cutmix) or self._plan.batch_size % (2 * processes) == 0,
-            f"Images are mixed in pairs, got a `batch_size` of {self._plan.batch_size} for {processes} processes; "
-            f"use a multiple of {2 * processes}.",
-        )
         slices = self._plan.batches(epoch, start, share)
-        jobs = [Job(epoch, step, indices.tolist()) for step, indices in enumerate(slices, start)]
+        jobs = (Job(epoch, step, indices.tolist()) for step, indices in enumerate(slices, start))
         loader = DataLoader(
             self._maker,
             batch_size=None,  # the maker makes whole batches
