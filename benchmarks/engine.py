@@ -1,7 +1,7 @@
 """Claim: a training step of the engine takes at most 1.05 times that of a bare PyTorch loop, on a tiny ViT.
 
 Tiny is where it shows: width 96, depth 4, a grid of 7x7 patches, batches of 64. The engine's step does what it always
-does: seeding, schedule, checks of the loss, progress, trackers. Steps of the engine and of bare loops take turns, all in
+does: seeding, schedule, checks of the loss, progress, trackers. Steps of the engine and of bare loops take turns in
 one process; claims are judged by the median over steps that ran side by side. The row "bare again" compares the bare
 loop with itself: that is what chance alone does. Checkpoints are written apart from steps, and timed apart.
 

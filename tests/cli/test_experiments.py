@@ -52,8 +52,8 @@ def test_run_status_and_report(tmp_path):
 def test_a_failed_run_is_told_and_gives_exit_code_1(tmp_path, monkeypatch):
     monkeypatch.delenv("LOOPE_DATA", raising=False)
     shown = loope(
-        "run", "table1", "--preset", "laptop", "--only", "Oxford-IIIT / ViT* | No PE", "--on", "here", "--out", tmp_path,
-        code=1,
+        "run", "table1", "--preset", "laptop", "--only", "Oxford-IIIT / ViT* | No PE", "--on", "here",
+        "--out", tmp_path, code=1,
     )  # fmt: skip
     assert "failed" in shown
     assert "set LOOPE_DATA" in " ".join(shown.split())
@@ -74,7 +74,7 @@ def test_plots_belong_to_the_report(tmp_path):
 
 
 def test_bad_input():
-    with pytest.raises(LoopeError, match="Seeds are different whole numbers .* got '0,0'"):
+    with pytest.raises(LoopeError, match=r"Seeds are different whole numbers .* got '0,0'"):
         loope("run", "table5", "--seeds", "0,0")
     with pytest.raises(LoopeError, match="Unknown table 'table99'"):
         loope("report", "table99")

@@ -16,9 +16,9 @@ from loope.experiments.campaign import carry_out
 from loope.experiments.presets import measured, three_cell_run
 from loope.experiments.results import RESULT, folder_of, read_result
 from loope.experiments.settings import Settings
+from loope.experiments.sheet import make_sheet
 from loope.experiments.spec import Encoder
 from loope.experiments.table import PRESETS, get_table, table_names
-from loope.experiments.sheet import make_sheet
 
 HERE = Settings(workers=0, progress=False)
 
@@ -38,7 +38,9 @@ def test_failures_do_not_stop_the_others_and_are_tried_again(tmp_path):
     tried = []
     with create_executor("here") as executor:
         submit = executor.submit
-        executor.submit = lambda function, text, *args: (tried.append(json.loads(text)), submit(function, text, *args))[1]
+        executor.submit = lambda function, text, *args: (tried.append(json.loads(text)), submit(function, text, *args))[
+            1
+        ]
         carry_out([broken, good], tmp_path, executor, HERE)
     assert [each["encoder"]["options"] for each in tried] == [{"nonsense": 1}]
     assert (folder_of(good, tmp_path) / RESULT).stat() == first
@@ -110,7 +112,9 @@ def test_every_table_can_be_computed(name, tmp_path_factory):
     filled = {(entry.row, column) for entry in table.entries("smoke") for column in entry.cells}
     for row, cells in sheet.rows:
         for column, cell in zip(sheet.columns, cells, strict=True):
-            assert (cell.ours is not None) == ((row, column) in filled) or (table.derived is not None and row not in dict(sheet.rows))
+            assert (cell.ours is not None) == ((row, column) in filled) or (
+                table.derived is not None and row not in dict(sheet.rows)
+            )
 
 
 def test_presets_are_those_of_the_command_line():

@@ -33,7 +33,13 @@ def run(
     jobs: Annotated[
         int | None, typer.Option(help="Runs at a time; one for each core or GPU if not given.", min=1)
     ] = None,
-    on: Annotated[str, typer.Option(help="local, ray (or ray://HOST:PORT), slurm.")] = "local",
+    on: Annotated[
+        str | None,
+        typer.Option(
+            help="local (a process for each run), here (in this one), ray (or ray://HOST:PORT), slurm. "
+            "By default local; here for smoke, and under accelerate launch.",
+        ),
+    ] = None,
     out: OutOption = OUT,
     data: Annotated[Path | None, typer.Option(help="Folder of the data sets; LOOPE_DATA if not given.")] = None,
     download: Annotated[bool, typer.Option("--download", help="Get data sets that are missing.")] = False,
@@ -70,7 +76,10 @@ def run(
         trackers=tuple(tracker or ()),
         progress=False,
     )
-    with create_executor(on, jobs, **read_resources(resource or [])) as executor, Watch(console, runs, out) as watch:
+    with (
+        create_executor(on or _default_place(preset), jobs, **read_resources(resource or [])) as executor,
+        Watch(console, runs, out) as watch,
+    ):
         outcome = carry_out(runs, out / "runs", executor, settings, watch)
     from loope.experiments.sheet import make_sheet
 
@@ -176,6 +185,13 @@ def report(
         typer.echo(render(make_sheet(found, preset, numbers, out / "runs"), file_format), nl=False)
         return
     typer.echo(f"Written: {write_report(found, preset, numbers, out, file_format, to)}")
+
+
+def _default_place(preset: str) -> str:
+    """Smoke runs are over before a process has begun; processes that were started to share a run do so here."""
+    import os
+
+    return "here" if preset == "smoke" or int(os.environ.get("WORLD_SIZE", "1")) > 1 else "local"
 
 
 def print_failures(console: Console, failures: dict[str, str]) -> None:

@@ -108,7 +108,8 @@ class Table:
 
 
 def _fits(entry: Entry, pattern: str) -> bool:
-    texts = (entry.label, entry.run.encoder.name, entry.run.model.name, entry.run.data.name)
+    run = entry.run
+    texts = (entry.label, run.name, run.encoder.name, run.model.name, run.data.name)
     return any(fnmatch(text.lower(), pattern.lower()) or pattern.lower() in text.lower() for text in texts)
 
 

@@ -1,0 +1,34 @@
+"""Runs in this very process, one after the other: for small ones, and for processes that share one big run."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import Any
+
+from loope.core.errors import require
+from loope.engine.executors.base import Executor, Function, Job
+
+
+class HereExecutor(Executor):
+    """Calls at once, without another process. Ctrl-C ends the call under way and those after it.
+
+    Args:
+        jobs: none or 1: there is one process.
+    """
+
+    def __init__(self, jobs: int | None = None):
+        require(jobs in (None, 1), f"In this process runs go one after the other, got jobs={jobs}; use on='local'.")
+        super().__init__(1)
+
+    def submit(self, function: Function, *args: Any) -> Future[None]:
+        """Call `function(*args)` now; the future is done, or holds the error."""
+        done: Future[None] = Future()
+        try:
+            function(*args)
+            done.set_result(None)
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
+    def _launch(self, function: Function, args: tuple[Any, ...]) -> Job:
+        raise NotImplementedError("nothing is launched: `submit` calls")
