@@ -15,6 +15,7 @@ from transformers import (
 )
 
 import loope
+from loope.models import SETR, Segmenter
 
 SIDE, PATCH = 32, 8
 TIMM = {"img_size": SIDE, "patch_size": PATCH, "embed_dim": 48, "depth": 2, "num_heads": 3, "num_classes": 5}
@@ -51,6 +52,8 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     "EVA, mixed rotary": lambda: eva(rope_type="mixed", use_abs_pos_emb=False),
     "BEiT": lambda: timm.models.Beit(**TIMM, use_abs_pos_emb=False, use_rel_pos_bias=True),
     "BEiT, shared bias": lambda: timm.models.Beit(**TIMM, use_shared_rel_pos_bias=True),
+    "SETR": lambda: SETR(vit(), 5, "mla"),
+    "Segmenter": lambda: Segmenter(vit(), 5, "mask"),
     "HF ViT": lambda: ViTForImageClassification(ViTConfig(**HF)),
     "HF ViTModel": lambda: ViTModel(ViTConfig(**HF)),
     "HF DeiT": lambda: DeiTForImageClassification(DeiTConfig(**HF)),

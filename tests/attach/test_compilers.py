@@ -17,7 +17,18 @@ PAIRS = [("ViT", encoder) for encoder in loope.list_encoders()] + [
 ]
 every_pair = pytest.mark.parametrize(("name", "encoder"), PAIRS)
 # ONNX takes seconds a pair: every encoder in a ViT, and every family once.
-FAMILIES = ["CaiT", "CrossViT", "EVA", "BEiT", "DeiT distilled", "ViT, registers", "HF ViT", "HF DeiT"]
+FAMILIES = [
+    "CaiT",
+    "CrossViT",
+    "EVA",
+    "BEiT",
+    "DeiT distilled",
+    "ViT, registers",
+    "HF ViT",
+    "HF DeiT",
+    "SETR",
+    "Segmenter",
+]
 ONNX_PAIRS = PAIRS[: len(loope.list_encoders())] + [(name, KINDS[n % 4]) for n, name in enumerate(FAMILIES)]
 
 
