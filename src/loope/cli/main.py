@@ -10,6 +10,7 @@ from loope.cli.demo import demo
 from loope.cli.encoders import encoders
 from loope.cli.order import order
 from loope.cli.pesi import pesi
+from loope.cli.segment import segment
 from loope.cli.three_cell import three_cell
 from loope.core.errors import LoopeError
 
@@ -24,6 +25,7 @@ app.command()(order)
 app.command()(encoders)
 app.add_typer(three_cell, name="three-cell")
 app.command()(pesi)
+app.command()(segment)
 
 
 def _version(wanted: bool) -> None:
