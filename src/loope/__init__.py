@@ -24,6 +24,7 @@ _HOME = {
     "Adapter": "loope.attach",
     "Branch": "loope.attach",
     "Slot": "loope.attach",
+    "WrapperAdapter": "loope.attach",
     "attach": "loope.attach",
     "detach": "loope.attach",
     "freeze": "loope.attach",
@@ -36,6 +37,7 @@ _HOME = {
     "load_images": "loope.data.images.catalog",
     "ThreeCell": "loope.data.three_cell",
     "ThreeCellScore": "loope.metrics.three_cell",
+    "SegmentationScore": "loope.metrics.segmentation",
     "plots": "loope.reports.plots",
     "encoder_similarity": "loope.encoders.similarity",
     "pesi": "loope.metrics.pesi",
@@ -51,15 +53,17 @@ _HOME = {
     "translation_consistency": "loope.metrics.beyond",
     "nearness_correlation": "loope.metrics.beyond",
 }
-_MODULES = {"plots": "loope.reports.plots"}
+_MODULES = {"models": "loope.models", "plots": "loope.reports.plots"}
 
 __all__ = [*_HOME, *_MODULES, "__version__"]
 
 if TYPE_CHECKING:
+    import loope.models as models  # noqa: F401
     import loope.reports.plots as plots  # noqa: F401
     from loope.attach import Adapter as Adapter
     from loope.attach import Branch as Branch
     from loope.attach import Slot as Slot
+    from loope.attach import WrapperAdapter as WrapperAdapter
     from loope.attach import attach as attach
     from loope.attach import detach as detach
     from loope.attach import freeze as freeze
@@ -89,6 +93,7 @@ if TYPE_CHECKING:
     from loope.metrics.pesi import pesi_from_similarity as pesi_from_similarity
     from loope.metrics.pesi import undirected_asymmetry as undirected_asymmetry
     from loope.metrics.pesi import undirected_monotonicity as undirected_monotonicity
+    from loope.metrics.segmentation import SegmentationScore as SegmentationScore
     from loope.metrics.tables import position_table as position_table
     from loope.metrics.three_cell import ThreeCellScore as ThreeCellScore
     from loope.orders import Order as Order

@@ -17,6 +17,7 @@ from transformers import (
 )
 
 import loope
+from loope.models import SETR, Segmenter
 
 SIDE, PATCH = 32, 8
 TIMM = {"img_size": SIDE, "patch_size": PATCH, "embed_dim": 48, "depth": 2, "num_heads": 3, "num_classes": 5}
@@ -54,6 +55,8 @@ TIMM_MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 MODELS: dict[str, Callable[[], nn.Module]] = {
     **{name: partial(timm.create_model, made, **options) for name, (made, options) in TIMM_MODELS.items()},
+    "SETR": lambda: SETR(vit(), 5, "mla"),
+    "Segmenter": lambda: Segmenter(vit(), 5, "mask"),
     "HF ViT": lambda: ViTForImageClassification(ViTConfig(**HF)),
     "HF ViTModel": lambda: ViTModel(ViTConfig(**HF)),
     "HF DeiT": lambda: DeiTForImageClassification(DeiTConfig(**HF)),

@@ -147,7 +147,7 @@ def test_local_weights_come_before_a_download():
 def test_another_image_size_resamples_the_own_table():
     weights("vit_tiny_patch16_224.safetensors")
     run = image_run("laptop", "ViT-Base", "Oxford-IIIT", "own", size=384)
-    assert build_model(run, 37, image_size=384).pos_embed.shape == (1, 1 + 24 * 24, 192)
+    assert build_model(run, 37).pos_embed.shape == (1, 1 + 24 * 24, 192)
 
 
 def test_only_the_encoder_can_be_trained(tmp_path):

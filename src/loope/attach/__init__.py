@@ -1,6 +1,6 @@
 """Any encoder into any vision transformer, and out again."""
 
-from loope.attach.adapter import Adapter, Branch, Slot, register_adapter
+from loope.attach.adapter import Adapter, Branch, Slot, WrapperAdapter, register_adapter
 from loope.attach.api import attach, detach, resize
 from loope.attach.checkpoint import load, save
 from loope.attach.freeze import freeze
@@ -13,6 +13,7 @@ __all__ = [
     "Branch",
     "Report",
     "Slot",
+    "WrapperAdapter",
     "attach",
     "detach",
     "freeze",

@@ -1,7 +1,8 @@
 """What `attach` needs to know of a model, and how a model's family tells it.
 
 To attach to a model of one's own, write an `Adapter` with `matches` and `branches`; add `attend` for encoders that act
-in attention and `set_geometry` for other resolutions; and register it with `@register_adapter`.
+in attention and `set_geometry` for other resolutions; and register it with `@register_adapter`. For a model around one
+that is known, `WrapperAdapter` with `matches` and `inner` is enough.
 """
 
 from __future__ import annotations
@@ -133,6 +134,34 @@ class Adapter:
         raise LoopeError(f"{type(self).__name__} has no `set_geometry`, so the model cannot be resized.")
 
 
+class WrapperAdapter(Adapter):
+    """For a model with a known one inside: says what the adapter of that one says. `inner` says which part it is."""
+
+    def __init__(self, model: nn.Module):
+        super().__init__(model)
+        self.inside = adapter_for(self.inner())
+
+    def inner(self) -> nn.Module:
+        """The part of the model that another adapter knows."""
+        raise LoopeError(f"{type(self).__name__} must say where the known model is: define `inner`.")
+
+    def branches(self) -> list[Branch]:
+        """Those of the part."""
+        return self.inside.branches()
+
+    def attend(self, attention: nn.Module, position: Any, *args: Any, **kwargs: Any) -> Any:
+        """As in the part."""
+        return self.inside.attend(attention, position, *args, **kwargs)
+
+    def known_attentions(self) -> tuple[type, ...]:
+        """Those of the part."""
+        return self.inside.known_attentions()
+
+    def set_geometry(self, size: Grid) -> None:
+        """That of the part."""
+        self.inside.set_geometry(size)
+
+
 _ADAPTERS: list[type[Adapter]] = []
 A = TypeVar("A", bound=type[Adapter])
 
@@ -155,5 +184,6 @@ def adapter_for(model: nn.Module) -> Adapter:
             return cls(model)
     raise LoopeError(
         f"Do not know how to attach to {type(model).__name__}; known are timm's VisionTransformer (ViT, DeiT), Eva, "
-        "Beit, Cait and CrossVit, and transformers' ViT and DeiT models. For a model of your own see `loope.Adapter`."
+        "Beit, Cait and CrossVit, transformers' ViT and DeiT models, and loope.models. For a model of your own see "
+        "`loope.Adapter`."
     )

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from loope.attach import specs
+from loope.attach import libraries, specs
 from loope.attach.api import attach, resize
 from loope.attach.attachment import required_attachment
 from loope.core.errors import LoopeError, require
@@ -29,10 +29,10 @@ def save(model: nn.Module, path: str | Path, *, model_args: dict[str, Any] | Non
     """Write an attached model to one safetensors file, atomically.
 
     Args:
-        model: a timm or transformers model with something attached.
+        model: a model of timm, transformers or `loope.models`, with something attached.
         path: the file.
-        model_args: arguments that a timm model was created with beyond its name, number of classes and image size,
-            which are found by themselves.
+        model_args: arguments that a timm model, or the timm backbone of ours, was created with beyond its name, number
+            of classes and image size, which are found by themselves.
 
     Raises:
         LoopeError: if nothing is attached, or the model could not be built again from what the file would say.
@@ -47,7 +47,7 @@ def save(model: nn.Module, path: str | Path, *, model_args: dict[str, Any] | Non
     size = Grid(own.height * branch.patch_size, own.width * branch.patch_size)
     recipe: dict[str, Any] = {
         "format": FORMAT,
-        "model": _describe(model, size, model_args or {}),
+        "model": libraries.describe(model, size, branch.channels, model_args or {}),
         "attach": attachment.spec,
         "size": list(branch.pixels),
         "dtype": str(next(branch.patch_embed.parameters()).dtype).removeprefix("torch."),
@@ -90,30 +90,10 @@ def load(path: str | Path) -> nn.Module:
     return model.eval()
 
 
-def _describe(model: Any, own: Grid, model_args: dict[str, Any]) -> dict[str, Any]:
-    home = type(model).__module__.partition(".")[0]
-    if home == "transformers":
-        return {
-            "library": home,
-            "class": type(model).__name__,
-            "config": {**model.config.to_dict(), "image_size": list(own)},
-        }
-    about = getattr(model, "pretrained_cfg", None) or {}
-    name = ".".join(part for part in (about.get("architecture"), about.get("tag")) if part)
-    require(
-        home == "timm" and bool(name),
-        f"Can only save models made by timm.create_model or transformers, got {type(model).__name__}; for others use "
-        "safetensors.torch.save_model.",
-    )
-    channels = required_attachment(model).branches[0].channels
-    found = {"img_size": list(own), "num_classes": model.num_classes, "in_chans": channels}
-    return {"library": "timm", "name": name, "args": {**found, **model_args}}
-
-
 def _check_rebuilds(about: dict[str, Any], model: nn.Module) -> None:
     """The model as its name and arguments would build it must have the parameters and the traits that this one has."""
     with torch.device("meta"):
-        rebuilt = _build_model(about)
+        rebuilt = libraries.build(about)
     different = []
     for look in (_shapes, _traits):
         ours, theirs = _as_if_detached(look(model)), look(rebuilt)
@@ -146,36 +126,7 @@ def _as_if_detached(named: dict[str, str]) -> dict[str, str]:
 
 
 def _build(recipe: dict[str, Any]) -> nn.Module:
-    model, how = _build_model(recipe["model"]), recipe["attach"]
+    model, how = libraries.build(recipe["model"]), recipe["attach"]
     attach(model, how["encoders"], keep_own=how["keep_own"], prefix=how["prefix"])
     resize(model, recipe["size"])
     return model.to(getattr(torch, recipe["dtype"]))
-
-
-def _build_model(about: dict[str, Any]) -> nn.Module:
-    return _build_timm(about) if about["library"] == "timm" else _build_transformers(about)
-
-
-def _build_timm(about: dict[str, Any]) -> nn.Module:
-    import timm
-
-    # A name with a scheme, or an argument that names a file, would make timm read what a checkpoint has no say in.
-    require(timm.is_model(about["name"]), f"timm has no model {about['name']!r}.")
-    args = {key: tuple(value) if isinstance(value, list) else value for key, value in about["args"].items()}
-    outside = [key for key in args if key.startswith(("pretrained", "checkpoint", "cache"))]
-    require(not outside, f"A model cannot be built with {', '.join(outside)} from a checkpoint.")
-    create: Any = timm.create_model
-    model: nn.Module = create(about["name"], pretrained=False, **args)
-    return model
-
-
-def _build_transformers(about: dict[str, Any]) -> nn.Module:
-    import transformers
-    from transformers import DeiTPreTrainedModel, ViTPreTrainedModel
-
-    cls = getattr(transformers, about["class"], None)
-    known = isinstance(cls, type) and issubclass(cls, (ViTPreTrainedModel, DeiTPreTrainedModel))
-    require(known, f"transformers has no ViT or DeiT model class {about['class']!r}.")
-    config = {key: value for key, value in about["config"].items() if "attn_implementation" not in key}
-    model: nn.Module = cls(cls.config_class.from_dict(config))  # type: ignore[union-attr,misc]
-    return model

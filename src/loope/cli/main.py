@@ -11,6 +11,7 @@ from loope.cli.encoders import encoders
 from loope.cli.experiments import report, run, status, tables
 from loope.cli.order import order
 from loope.cli.pesi import pesi
+from loope.cli.segment import segment
 from loope.cli.three_cell import three_cell
 from loope.core.errors import LoopeError
 
@@ -25,7 +26,7 @@ app.command()(order)
 app.command()(encoders)
 app.add_typer(three_cell, name="three-cell")
 app.command()(pesi)
-for command in (run, report, status, tables):
+for command in (run, report, status, tables, segment):
     app.command()(command)
 
 

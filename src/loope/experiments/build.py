@@ -12,16 +12,16 @@ from loope.core.errors import LoopeError
 if TYPE_CHECKING:
     from torch import nn
 
+    from loope.core.labels import Labels
     from loope.experiments.spec import Model, Run
 
 
-def build_model(run: Run, classes: int, image_size: int | tuple[int, int] | None = None) -> nn.Module:
+def build_model(run: Run, classes: int | Labels) -> nn.Module:
     """The model of a run with its encoder attached, from the run's seed.
 
     Args:
         run: what to build.
-        classes: outputs of the model's head.
-        image_size: side of the images, or (height, width), if not the model's own.
+        classes: outputs of the model's head; for segmentation its classes by name.
 
     Raises:
         LoopeError: if model, weights or encoder cannot be had.
@@ -31,7 +31,13 @@ def build_model(run: Run, classes: int, image_size: int | tuple[int, int] | None
     from loope.attach.api import attach
 
     torch.manual_seed(run.seed)
-    model = create_timm(run.model, num_classes=classes, **({} if image_size is None else {"img_size": image_size}))
+    size = run.data.options.get("image_size")
+    if isinstance(classes, int):
+        model = create_timm(run.model, num_classes=classes, **({} if size is None else {"img_size": size}))
+    else:
+        from loope.experiments.segmentation import build_segmentation
+
+        model = build_segmentation(run.model, classes, run.data.options["image_size"])
     if run.encoder.name != "own":
         alone = run.recipe is not None and run.recipe.train == "encoder"
         attach(model, run.encoder.name, freeze_backbone=alone, **run.encoder.options)

@@ -76,6 +76,20 @@ def alignment(table: Table, preset: str, seeds: Sequence[int], out: Path) -> Fig
     return scatter(found, "M_U after training", "distance accuracy, %") if found else None
 
 
+def examples(table: Table, preset: str, seeds: Sequence[int], out: Path) -> Figure | None:
+    """Test images with their truth and what each row says, errors marked."""
+    from loope.experiments.segmentation import labels_of
+    from loope.reports.segmentation import examples as draw_examples
+
+    kept = {entry.row: (entry, _tensors(entry, seeds, out)) for entry in table.entries(preset)}
+    found = {row: (entry, each) for row, (entry, each) in kept.items() if each is not None and "masks" in each}
+    if not found:
+        return None
+    entry, first = next(iter(found.values()))
+    masks = {row: each["masks"].long() for row, (_, each) in found.items()}
+    return draw_examples(first["examples"], first["truths"].long(), masks, labels_of(entry.run))
+
+
 def _results(entry: Entry, seeds: Sequence[int], out: Path) -> list[dict[str, Any]]:
     found = (read_result(folder_of(entry.run.with_seed(seed), out)) for seed in seeds)
     return [result for result in found if result is not None]
@@ -97,4 +111,5 @@ DRAWINGS: dict[str, Callable[[Table, str, Sequence[int], Path], Any]] = {
     "maps": maps,
     "trend": trend,
     "alignment": alignment,
+    "examples": examples,
 }

@@ -12,6 +12,7 @@ from loope.engine.lock import is_locked
 from loope.experiments.spec import Run
 
 SPEC, RESULT, FAILED, PROGRESS = "spec.json", "run.json", "failed.json", "progress.json"
+MODEL = "model.safetensors"
 STATES = ("done", "running", "failed", "begun", "waiting")
 
 

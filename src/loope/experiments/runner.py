@@ -10,7 +10,7 @@ from typing import Any
 
 from loope.core.errors import LoopeError
 from loope.core.files import write_atomic
-from loope.experiments.results import FAILED, PROGRESS, RESULT, SPEC, folder_of, read_result
+from loope.experiments.results import FAILED, MODEL, PROGRESS, RESULT, SPEC, folder_of, read_result
 from loope.experiments.settings import Settings
 from loope.experiments.spec import Run
 
@@ -68,7 +68,7 @@ def _train(run: Run, folder: Path, settings: Settings) -> dict[str, Any]:
 
     assert run.recipe is not None  # noqa: S101  (for the type checker: `execute` has looked)
     from_data = material(run, settings)
-    model = build_model(run, from_data.outputs, run.data.options.get("image_size"))
+    model = build_model(run, from_data.labels or from_data.outputs)
     result = train(
         model,
         from_data.task,
@@ -84,7 +84,14 @@ def _train(run: Run, folder: Path, settings: Settings) -> dict[str, Any]:
     tested = evaluate(model, from_data.task, from_data.test, precision=run.recipe.precision)
     images = next(iter(from_data.test.batches(0)))[0][:IMAGES_MEASURED]
     measured, tensors = measure_trained(model, images.to(next(model.parameters()).device))
-    _keep(folder, {**tensors, "images": images} if "offsets" in tensors else tensors)
+    if "offsets" in tensors:
+        tensors["images"] = images
+    if from_data.labels is not None:
+        from loope.experiments.segmentation import keep_examples
+
+        tensors |= keep_examples(model, from_data)
+        _save(model, run, folder)
+    _keep(folder, tensors)
     return {
         "metrics": {**_numbers(tested), **measured, **_best(result)},
         "details": {name: value for name, value in tested.items() if name not in _numbers(tested)},
@@ -95,6 +102,14 @@ def _train(run: Run, folder: Path, settings: Settings) -> dict[str, Any]:
         "bad_images": {part: getattr(source, "bad_images", 0) for part, source in from_data._asdict().items()
                        if hasattr(source, "bad_images")},
     }  # fmt: skip
+
+
+def _save(model: Any, run: Run, folder: Path) -> None:
+    """The trained model as one file, for `loope segment`; a model's own encoding is not ours to save."""
+    from loope.attach.checkpoint import save
+
+    if run.encoder.name != "own" and _is_first_process():
+        save(model, folder / MODEL, model_args=dict(run.model.options.get("backbone_options", {})))
 
 
 def _best(result: Any) -> dict[str, float]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from loope.core.errors import one_of, require
+from loope.experiments.material import Material
 from loope.experiments.settings import Settings
 
 if TYPE_CHECKING:
@@ -14,19 +15,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from loope.core.batches import Source
+    from loope.data.images.augment import Preparation
     from loope.data.images.collection import Images
-    from loope.engine.tasks import Task
     from loope.experiments.spec import Run
-
-
-class Material(NamedTuple):
-    """What a run learns from: a source for each part, the task, and the shape of the model's head and images."""
-
-    train: Source
-    valid: Source
-    test: Source
-    task: Task
-    outputs: int
 
 
 class Scaled:
@@ -84,16 +75,22 @@ def fake(run: Run, settings: Settings) -> Material:
     )
 
 
+def masks(run: Run, settings: Settings) -> Material:
+    """Scenes with a class for each pixel."""
+    from loope.experiments.segmentation import segmentation
+
+    return segmentation(run, settings)
+
+
 def _photographs(run: Run, settings: Settings, parts: dict[str, Images]) -> Material:
     from loope.data.images.source import ImageSource
     from loope.engine.tasks import Classification
 
     recipe = run.recipe
     assert recipe is not None  # noqa: S101  (for the type checker: measurements have no material)
-    preparation = _preparation(run)
     loading: dict[str, Any] = {
         "batch_size": recipe.batch_size,
-        "preparation": preparation,
+        "preparation": preparation(run.model.name, image_size(run)),
         "seed": run.seed,
         "workers": settings.workers,
         "skip_bad_images": settings.skip_bad_images,
@@ -108,16 +105,15 @@ def _photographs(run: Run, settings: Settings, parts: dict[str, Images]) -> Mate
     )
 
 
-def _preparation(run: Run) -> Any:
-    """What the model expects of its images, in the size of the run."""
+def preparation(model: str, size: int | None = None) -> Preparation:
+    """What a model of timm expects of its images, in its own size or another."""
     import timm
 
     from loope.data.images.augment import Preparation
 
-    known = timm.get_pretrained_cfg(run.model.name)
-    require(known is not None, f"timm knows no configuration of {run.model.name!r}.")
+    known = timm.get_pretrained_cfg(model)
+    require(known is not None, f"timm knows no configuration of {model!r}.")
     config: dict[str, Any] = dict(known.to_dict())  # type: ignore[union-attr]
-    size = image_size(run)
     if size is not None:
         config["input_size"] = (3, size, size)
     return Preparation.from_timm(config)
@@ -151,6 +147,9 @@ MATERIALS: dict[str, Callable[[Run, Settings], Material]] = {
     "imagenet": images,
     "imagenet100": images,
     "fake": fake,
+    "camvid": masks,
+    "cityscapes": masks,
+    "fake_segmentation": masks,
 }
 
 

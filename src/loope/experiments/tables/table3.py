@@ -11,7 +11,7 @@ from loope.experiments.names import ENCODERS
 from loope.experiments.presets import segmentation_run
 from loope.experiments.table import Entry, Table, percent
 
-METRICS = {"Acc": "pixel_accuracy", "mIoU": "miou", "mDice": "mdice", "Boundary F1": "boundary_f1", "MCC": "mcc"}
+METRICS = {"Acc": "accuracy", "mIoU": "miou", "mDice": "mdice", "Boundary F1": "boundary_f1", "MCC": "mcc"}
 PUBLISHED = {
     "SETR": {
         "No PE": (80.84, 79.56, 84.53, 3.48, 88.75),
@@ -53,5 +53,6 @@ TABLE = Table(
         for model, rows in PUBLISHED.items()
         for row, numbers in rows.items()
     },
+    plots=("examples",),
     notes={"laptop": "CamVid (11 classes) in place of Cityscapes, ViT-Tiny with a linear decoder."},
 )

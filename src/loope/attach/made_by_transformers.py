@@ -1,0 +1,28 @@
+"""ViT and DeiT models of transformers; see `loope.attach.libraries`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from loope.core.errors import require
+from loope.core.grid import Grid
+
+
+def describe(model: Any, size: Grid, channels: int, args: dict[str, Any]) -> dict[str, Any]:
+    """Class and configuration, which hold all there is to know."""
+    return {"class": type(model).__name__, "config": {**model.config.to_dict(), "image_size": list(size)}}
+
+
+def build(about: dict[str, Any]) -> nn.Module:
+    """From the configuration."""
+    import transformers
+    from transformers import DeiTPreTrainedModel, ViTPreTrainedModel
+
+    cls = getattr(transformers, about["class"], None)
+    known = isinstance(cls, type) and issubclass(cls, (ViTPreTrainedModel, DeiTPreTrainedModel))
+    require(known, f"transformers has no ViT or DeiT model class {about['class']!r}.")
+    config = {key: value for key, value in about["config"].items() if "attn_implementation" not in key}
+    model: nn.Module = cls(cls.config_class.from_dict(config))  # type: ignore[union-attr,misc]
+    return model

@@ -1,0 +1,82 @@
+"""The classes of a segmentation: what they are called and how they are painted."""
+
+from __future__ import annotations
+
+import colorsys
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from loope.core.errors import require
+from loope.core.grid import as_size
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+VOID = 255  # in masks: no class, and no part in losses and scores
+GOLDEN_TURN = 0.618034  # of the colour circle: neighbours differ, however many there are
+
+Colour = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Names and colours of classes 0, 1, 2, ... of a data set.
+
+    Example:
+        >>> shapes = Labels("shapes", ("square", "circle"), ((255, 0, 0), (0, 0, 255)))
+        >>> len(shapes), shapes.names[1]
+        (2, 'circle')
+
+    Raises:
+        LoopeError: if names and colours do not go together.
+    """
+
+    name: str
+    names: tuple[str, ...]
+    colours: tuple[Colour, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", tuple(self.names))
+        object.__setattr__(self, "colours", tuple(tuple(colour) for colour in self.colours))
+        require(
+            1 <= len(self.names) <= VOID and len(self.names) == len(self.colours),
+            f"Labels need 1 to {VOID} names and a colour each, got {len(self.names)} names and "
+            f"{len(self.colours)} colours.",
+        )
+        require(
+            all(len(colour) == 3 and all(0 <= part <= 255 for part in colour) for colour in self.colours),
+            "A colour is three whole numbers from 0 to 255: red, green, blue.",
+        )
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def palette(self) -> list[int]:
+        """Red, green and blue of each of 256 values of a mask, in a row; what is no class is black."""
+        shown = [part for colour in self.colours for part in colour]
+        return shown + [0] * (3 * 256 - len(shown))
+
+    def paint(self, mask: Tensor) -> Tensor:
+        """`(..., H, W)` classes as `(..., H, W, 3)` uint8 colours."""
+        import torch
+
+        return torch.tensor(self.palette, dtype=torch.uint8, device=mask.device).view(256, 3)[mask.long()]
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain data, for files; `Labels(**data)` is the way back."""
+        return asdict(self)
+
+
+def as_labels(classes: int | Labels) -> Labels:
+    """Labels, or numbered ones if only their number is known.
+
+    Raises:
+        LoopeError: if it is no number of classes.
+    """
+    if isinstance(classes, Labels):
+        return classes
+    count = as_size(classes, "classes")
+    colours = [colorsys.hsv_to_rgb(n * GOLDEN_TURN % 1, 0.75, 0.9 if n % 2 else 0.6) for n in range(count)]
+    shown = tuple((round(255 * red), round(255 * green), round(255 * blue)) for red, green, blue in colours)
+    return Labels("classes", tuple(f"class {n}" for n in range(count)), shown)

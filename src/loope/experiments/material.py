@@ -1,0 +1,21 @@
+"""What a run learns from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from loope.core.batches import Source
+    from loope.core.labels import Labels
+    from loope.engine.tasks import Task
+
+
+class Material(NamedTuple):
+    """A source for each part, the task, how many outputs the model has, and for segmentation the classes."""
+
+    train: Source
+    valid: Source
+    test: Source
+    task: Task
+    outputs: int
+    labels: Labels | None = None
