@@ -53,6 +53,7 @@ TIMM_MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "BEiT": ("beit_base_patch16_224", TIMM),
     "BEiT, shared bias": ("beit_base_patch16_224", {**TIMM, **SHARED_BIAS}),
 }
+SEGMENTERS = ("SETR", "Segmenter")  # around a ViT
 MODELS: dict[str, Callable[[], nn.Module]] = {
     **{name: partial(timm.create_model, made, **options) for name, (made, options) in TIMM_MODELS.items()},
     "SETR": lambda: SETR(vit(), 5, "mla"),

@@ -4,12 +4,12 @@ import torch
 
 import loope
 from tests.attach.matrix import every_encoder, every_model, same_state, state_of
-from tests.attach.models import TIMM_MODELS, images, make, make_attached, predict
+from tests.attach.models import SEGMENTERS, TIMM_MODELS, images, make, make_attached, predict
 
 
 def model_args(name: str) -> dict:
     """What a checkpoint cannot find out by itself."""
-    _, options = TIMM_MODELS.get(name, ("", {}))
+    _, options = TIMM_MODELS.get("ViT" if name in SEGMENTERS else name, ("", {}))
     return {key: value for key, value in options.items() if key not in ("img_size", "num_classes")}
 
 

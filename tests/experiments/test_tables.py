@@ -66,8 +66,11 @@ def test_runs_name_encoders_data_and_models_that_exist(name, preset):
         assert run.encoder.name in {"own", *loope.list_encoders()}
         assert run.data.name in {"grid", *sources.MATERIALS}
         model = run.model.options.get("backbone", run.model.name)
-        listed = timm.list_models(pretrained=True) if run.model.weights == "pretrained" else timm.list_models()
-        assert any(known == model or known.split(".")[0] == model for known in listed), model
+        if run.model.weights == "pretrained":
+            tagged = timm.list_pretrained(f"{model}*")
+            assert any(known == model or known.split(".")[0] == model for known in tagged), model
+        else:
+            assert timm.is_model(model), model
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,8 @@ def _save(model: Any, run: Run, folder: Path) -> None:
     from loope.attach.checkpoint import save
 
     if run.encoder.name != "own" and _is_first_process():
-        save(model, folder / MODEL, model_args=dict(run.model.options.get("backbone_options", {})))
+        made_with = run.model.options.get("backbone_options", {})
+        save(model, folder / MODEL, model_args={key: made_with[key] for key in made_with if key != "img_size"})
 
 
 def _best(result: Any) -> dict[str, float]:

@@ -8,6 +8,8 @@ Cost: that of Table 4.
     loope run alignment --preset laptop --seeds 0,1,2
 """
 
+import math
+
 from loope.experiments.names import BEYOND, ENCODERS
 from loope.experiments.presets import three_cell_run
 from loope.experiments.statistics import rank_correlation
@@ -43,8 +45,9 @@ def correlations(numbers: Values) -> Values:
     found: dict[str, float] = {}
     for accuracy, score in PAIRS.items():
         pairs = [(row[score], row[accuracy]) for row in numbers.values() if score in row and accuracy in row]
-        if len(pairs) > 2:
-            found[accuracy] = rank_correlation(*zip(*pairs, strict=True))
+        correlation = rank_correlation(*zip(*pairs, strict=True)) if len(pairs) > 2 else math.nan
+        if not math.isnan(correlation):
+            found[accuracy] = correlation
     return {CORRELATION: found}
 
 
