@@ -1,0 +1,1 @@
+"""Training, and many trainings at once."""

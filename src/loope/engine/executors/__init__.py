@@ -1,0 +1,43 @@
+"""Many runs at once: on this machine, on Ray, on a SLURM cluster, behind one `submit`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from loope.core.registry import Registry
+from loope.engine.executors.base import Executor, RunError
+from loope.engine.executors.local import LocalExecutor
+from loope.engine.executors.on_ray import RayExecutor
+from loope.engine.executors.slurm import SlurmExecutor
+
+__all__ = ["Executor", "RunError", "create_executor"]
+
+_EXECUTORS: Registry[type[Executor]] = Registry("executor")
+_EXECUTORS.register("local")(LocalExecutor)
+_EXECUTORS.register("ray")(RayExecutor)
+_EXECUTORS.register("slurm")(SlurmExecutor)
+
+
+def create_executor(on: str = "local", jobs: int | None = None, **options: Any) -> Executor:
+    """An executor by name, to be used as a context.
+
+    Args:
+        on: "local", "ray", "ray://host:port" or "slurm".
+        jobs: calls at a time; each executor has its own default.
+        options: of `LocalExecutor`, `RayExecutor` or `SlurmExecutor`.
+
+    Example:
+        >>> import os, tempfile
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> with folder, create_executor(jobs=2) as executor:
+        ...     for future in [executor.submit(os.mkdir, f"{folder.name}/{name}") for name in "ab"]:
+        ...         future.result()
+        ...     sorted(os.listdir(folder.name))
+        ['a', 'b']
+
+    Raises:
+        LoopeError: for an unknown name or option, or if what it needs is not installed.
+    """
+    name, address = ("ray", on) if on.startswith("ray://") else (on, None)
+    executor: Executor = _EXECUTORS.create(name, {"jobs": jobs, "address": address}, options)
+    return executor
