@@ -10,6 +10,7 @@ ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 
 import build_pesi
+import build_scaling
 import build_three_cell
 
 from loope.core.files import write_atomic
@@ -51,6 +52,7 @@ TABLES = {
     ("README.md", "encoders"): encoders_table,
     ("docs/attach.md", "matrix"): matrix.table,
     **build_pesi.TABLES,
+    **build_scaling.TABLES,
     **build_three_cell.TABLES,
 }
 
