@@ -90,6 +90,9 @@ def test_no_cluster_at_the_address(monkeypatch):
         with pytest.raises(LoopeError, match=f"No Ray cluster answers at {address}: ray client connection timeout"):
             create_executor(on)
     assert asked == ["ray://localhost:10001", "10.0.0.1:6379"]
+    monkeypatch.setattr(ray, "is_initialized", lambda: True)
+    with pytest.raises(LoopeError, match="connected to another Ray already"):
+        create_executor("ray://localhost:10001")
 
 
 @pytest.mark.parametrize(

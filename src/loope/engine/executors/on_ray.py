@@ -7,7 +7,7 @@ import os
 import re
 from typing import Any
 
-from loope.core.errors import LoopeError
+from loope.core.errors import LoopeError, require
 from loope.engine.executors.base import Executor, Function, Job, RunError, import_path, last_lines
 from loope.engine.executors.local import usable_cores
 
@@ -40,6 +40,10 @@ class RayExecutor(Executor):
         super().__init__(jobs)
         self._ray = ray = _ray()
         self._ours = not ray.is_initialized()
+        require(
+            self._ours or address is None,
+            f"This process is connected to another Ray already; end that with ray.shutdown() to use {address}.",
+        )
         if self._ours:
             _connect(ray, address or os.environ.get("RAY_ADDRESS"), room=(jobs or 1) * (num_cpus or 1))
         share = _cores_of_a_gpu(ray)
