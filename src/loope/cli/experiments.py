@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table as RichTable
 
+    from loope.experiments.results import Standing
     from loope.reports.sheets import Sheet
 
 OUT = Path("out/experiments")
@@ -73,11 +74,14 @@ def run(
         download=download,
         classes=str(classes) if classes else None,
         skip_bad_images=skip_bad_images,
-        trackers=tuple(tracker or ()),
+        trackers=tuple(tracker) if tracker else () if preset == "smoke" else None,
         progress=False,
     )
+    place, options = on or _default_place(preset), read_resources(resource or [])
+    if place == "slurm":
+        options = {"folder": str(out / "slurm"), **options}
     with (
-        create_executor(on or _default_place(preset), jobs, **read_resources(resource or [])) as executor,
+        create_executor(place, jobs, **options) as executor,
         Watch(console, runs, out) as watch,
     ):
         outcome = carry_out(runs, out / "runs", executor, settings, watch)
@@ -86,6 +90,8 @@ def run(
     console.print(show_sheet(make_sheet(found, preset, numbers, out / "runs")))
     done = sum(each.state == "done" for each in outcome.standings)
     console.print(f"{done} of {len(outcome.standings)} runs are done, in [bold]{out}[/bold].")
+    for name, count in count_bad_images(outcome.standings).items():
+        console.print(f"{count} images of {name} could not be read and were skipped; run.json counts them by part.")
     if outcome.failures:
         print_failures(console, outcome.failures)
         raise typer.Exit(1)
@@ -185,6 +191,16 @@ def report(
         typer.echo(render(make_sheet(found, preset, numbers, out / "runs"), file_format), nl=False)
         return
     typer.echo(f"Written: {write_report(found, preset, numbers, out, file_format, to)}")
+
+
+def count_bad_images(standings: list[Standing]) -> dict[str, int]:
+    """How many images each data set had that could not be read, in the run that met the most of them."""
+    found: dict[str, int] = {}
+    for each in standings:
+        count = sum((each.result or {}).get("bad_images", {}).values())
+        if count:
+            found[each.run.data.name] = max(count, found.get(each.run.data.name, 0))
+    return found
 
 
 def _default_place(preset: str) -> str:

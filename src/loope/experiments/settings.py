@@ -16,7 +16,7 @@ class Settings:
         classes: the list of classes of ImageNet-100.
         skip_bad_images: go on without images that cannot be read.
         workers: processes that decode images ahead; None to choose.
-        trackers: for loss curves while training; none by default, the curves are in the results anyway.
+        trackers: for loss curves while training; None for TensorBoard, where it is installed.
         progress: whether a run shows bars itself; else it tells how far it is through a file in its folder.
     """
 
@@ -25,7 +25,7 @@ class Settings:
     classes: str | None = None
     skip_bad_images: bool = False
     workers: int | None = None
-    trackers: tuple[str, ...] = ()
+    trackers: tuple[str, ...] | None = None
     progress: bool = True
 
     @staticmethod
