@@ -1,17 +1,15 @@
 """Claims about images for ViT-Tiny/16 at 224 pixels, in bfloat16, with pictures of the size of Oxford-IIIT Pet's.
 
+- Loading and augmenting an image takes less than 10 % of the processor time of training on it. (Processor time: what
+  else runs on the machine does not count.)
 - Training does not wait for images: with one worker, less than 2 % of the time passes waiting for a batch.
-- What the worker takes from a machine that trains on all its cores: a step takes less than 1.15x as long as with the
-  batch already there.
-
-Reading 224-pixel images from memory, and the speed of the loader alone, stand beside it.
 """
 
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +25,7 @@ from loope.data.images.layouts import read_folders
 from loope.data.images.source import ImageSource
 from tests.data.trees import picture
 
-BATCH, STEPS, TURNS = 16, 8, 3
+BATCH, STEPS = 16, 8
 
 
 def write(folder: Path, count: int) -> Images:
@@ -37,7 +35,7 @@ def write(folder: Path, count: int) -> Images:
         (folder / part / "all").mkdir(parents=True)
         for number in range(count if part == "train" else 1):
             smooth = np.asarray(picture(number, 500, 375), dtype=np.float32)
-            noisy = (smooth + random.normal(0, 12, smooth.shape)).clip(0, 255).astype(np.uint8)
+            noisy = (smooth + random.normal(0, 18, smooth.shape)).clip(0, 255).astype(np.uint8)
             Image.fromarray(noisy).save(folder / part / "all" / f"{number}.jpg", quality=90)
     return read_folders(folder, "train", "test")
 
@@ -59,58 +57,66 @@ def trainer() -> Callable[[Batch], None]:
     return step
 
 
-def alone(source: ImageSource) -> float:
-    """Images a second, without a worker."""
-    batches = source.batches(0)
-    next(batches)
-    start = time.perf_counter()
-    count = sum(len(next(batches)[0]) for _ in range(STEPS))
-    return count / (time.perf_counter() - start)
+def cost(call: Callable[[], object], images: int) -> float:
+    """Seconds of processor time an image, on one thread; the median of some calls after a first one."""
+    call()
+    spent = []
+    for _ in range(STEPS):
+        start = time.process_time()
+        call()
+        spent.append((time.process_time() - start) / images)
+    return statistics.median(spent)
 
 
-def timed(step: Callable[[Batch], None], batches: Iterator[Batch]) -> tuple[float, float]:
-    """Seconds of `STEPS` steps, and how many of them passed waiting for batches."""
+def processor_time(images: Images, step: Callable[[Batch], None]) -> bool:
+    """Measure loading against training."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    variants = {
+        "random crops": {"augment": "crop"},
+        "RandAugment": {"augment": "randaugment"},
+        "no augmentation": {},
+        "no augmentation, cached": {"cache": True},
+    }
+    times = {}
+    for name, options in variants.items():
+        batches = ImageSource(images, BATCH, train=True, workers=0, **options).batches(0)
+        times[name] = cost(lambda batches=batches: next(batches), BATCH)
+    ready = next(ImageSource(images, BATCH, workers=0).batches(0))
+    training = cost(lambda: step(ready), BATCH)
+    torch.set_num_threads(threads)
+    for name, seconds in {**times, "a training step": training}.items():
+        print(f"{name:24} {1000 * seconds:7.2f} ms an image, {seconds / training:.1%} of a training step")
+    share = max(times.values()) / training
+    print(f"loading takes at most {share:.1%} of a training step's processor time (claim: under 10 %)")
+    return share < 0.1
+
+
+def waiting(images: Images, step: Callable[[Batch], None]) -> bool:
+    """Measure how long training waits for one worker."""
+    batches = ImageSource(images, BATCH, train=True, augment="crop", workers=1).batches(0)
+    step(next(batches))  # the worker is up
     waited, start = 0.0, time.perf_counter()
     for _ in range(STEPS):
         asked = time.perf_counter()
         batch = next(batches)
         waited += time.perf_counter() - asked
         step(batch)
-    return time.perf_counter() - start, waited
+    total = time.perf_counter() - start
+    print(f"{BATCH * STEPS / total:.1f} images/s on {torch.get_num_threads()} threads")
+    print(f"training waits for images {waited / total:.1%} of the time (claim: under 2 %)")
+    return waited / total < 0.02
 
 
 def main() -> None:
     """Measure, print the ratios, and fail if a claim does not hold."""
     step = trainer()
     with tempfile.TemporaryDirectory() as folder:
-        images = write(Path(folder), BATCH * (STEPS + 4))
+        images = write(Path(folder), BATCH * (STEPS + 1))
         size = sum(path.stat().st_size for path in Path(folder).rglob("*.jpg")) / len(images)
-        print(f"{len(images)} pictures of 500x375, {size / 1000:.0f} kB each, {torch.get_num_threads()} threads")
-        options = {"train": True, "workers": 0}
-        speeds = {
-            "random crops": alone(ImageSource(images, BATCH, augment="crop", **options)),
-            "RandAugment": alone(ImageSource(images, BATCH, augment="randaugment", **options)),
-            "no augmentation": alone(ImageSource(images, BATCH, **options)),
-            "no augmentation, cached": alone(ImageSource(images, BATCH, cache=True, **options)),
-        }
-        source = ImageSource(images, BATCH, train=True, augment="crop", workers=1)
-        ready = next(source.batches(0))
-        step(ready)
-        with_loader, without = [], []
-        for turn in range(TURNS):
-            without.append(timed(step, iter([ready] * STEPS))[0])
-            batches = source.batches(turn)
-            next(batches)  # the worker is up
-            with_loader.append(timed(step, batches))
-            del batches
-    each = statistics.median(without)
-    for name, speed in {**speeds, "a training step": BATCH * STEPS / each}.items():
-        print(f"{name:24} {speed:7.1f} images/s")
-    waiting = statistics.median(waited / total for total, waited in with_loader)
-    longer = statistics.median(total for total, _ in with_loader) / each
-    print(f"waiting for images: {waiting:.1%} of the time (claim: under 2 %)")
-    print(f"a step with images being loaded takes longer: {longer:.2f}x (claim: under 1.15x)")
-    if waiting >= 0.02 or longer >= 1.15:
+        print(f"{len(images)} pictures of 500x375, {size / 1000:.0f} kB each")
+        held = [processor_time(images, step), waiting(images, step)]
+    if not all(held):
         raise SystemExit("a claim does not hold")
 
 
