@@ -8,6 +8,7 @@ import typer
 import loope
 from loope.cli.demo import demo
 from loope.cli.encoders import encoders
+from loope.cli.explore import explore
 from loope.cli.order import order
 from loope.cli.pesi import pesi
 from loope.cli.three_cell import three_cell
@@ -24,6 +25,7 @@ app.command()(order)
 app.command()(encoders)
 app.add_typer(three_cell, name="three-cell")
 app.command()(pesi)
+app.command()(explore)
 
 
 def _version(wanted: bool) -> None:
