@@ -61,6 +61,7 @@ def explore(
 
 def _listen(host: str, port: int) -> socket.socket:
     """Bound and listening before anything else starts: a browser that comes early waits instead of failing."""
+    import os
     import socket
 
     from loope.core.errors import LoopeError
@@ -68,8 +69,9 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
+        reason = os.strerror(error.errno or 0)
         raise LoopeError(
-            f"Cannot listen on {host}, port {port}: {error.strerror}; choose another with --port, 0 for any free one."
+            f"Cannot listen on {host}, port {port}: {reason}; choose another with --port, 0 for any free one."
         ) from None
 
 

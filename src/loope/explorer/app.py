@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import anyio
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
@@ -109,7 +108,7 @@ async def _explain(request: Request, error: Exception) -> Response:
     return JSONResponse({"error": "Something went wrong in the explorer; its terminal says what."}, 500)
 
 
-def create_app(local: bool = True) -> Starlette:
+def create_app(local: bool = True) -> Guard:
     """The explorer as an ASGI application.
 
     Args:
@@ -122,5 +121,5 @@ def create_app(local: bool = True) -> Starlette:
     handlers: dict[Any, Callable[[Request, Exception], Awaitable[Response]]] = dict.fromkeys(
         (HTTPException, LoopeError, Exception), _explain
     )
-    guard = Middleware(Guard, local=local)
-    return Starlette(routes=routes, middleware=[guard], exception_handlers=handlers, lifespan=server.lifespan)
+    # Around all of it: an answer to a fault of ours has the headers too.
+    return Guard(Starlette(routes=routes, exception_handlers=handlers, lifespan=server.lifespan), local)

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import threading
-import warnings
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from loope.core.errors import LoopeWarning, require
+from loope.core.errors import require
 from loope.core.grid import Grid
 from loope.encoders import create_encoder
 from loope.encoders.describe import usual_heads
 from loope.encoders.similarity import encoder_similarity
 from loope.explorer.catalogue import check_size, read_options
 from loope.explorer.wire import pack
-from loope.metrics.pesi import cosine_similarity, pesi_from_similarity
+from loope.metrics.pesi import cosine_similarity, measure
 from loope.metrics.published import DIRECTIONS, published
-from loope.metrics.summary import summarize
+from loope.metrics.summary import summary_of
 
 _SEEDING = threading.Lock()  # torch has one random generator for all threads
 
@@ -76,10 +75,8 @@ def table_data(table: Tensor) -> bytes:
 
 
 def _data(similarity: Tensor, grid: Grid, dim: int, unit: str, paper: dict[str, Any] | None) -> bytes:
-    summary = summarize(similarity, grid)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LoopeWarning)  # the summary says it
-        maps = pesi_from_similarity(similarity, grid).maps
+    scores = measure(similarity, grid)
+    summary = summary_of(scores, similarity, grid)
     about = {
         "grid": list(grid),
         "dim": dim,
@@ -87,4 +84,4 @@ def _data(similarity: Tensor, grid: Grid, dim: int, unit: str, paper: dict[str, 
         "scores": {**summary._asdict(), "a_su_says_little": summary.a_su_says_little},
         "published": paper,
     }
-    return pack(about, {"similarity": similarity, **maps._asdict()})
+    return pack(about, {"similarity": similarity, **scores.maps._asdict()})

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from loope.core.errors import LoopeError, one_of, require
-from loope.core.three_cell import BITS, COLOURS
+from loope.core.three_cell import COLOURS
 from loope.data.three_cell.questions import answer, signed_area
 from loope.data.three_cell.rendering import render
 from loope.encoders.loope import Loope
@@ -76,4 +76,4 @@ def ask(cells: list[int], moving: str) -> bytes:
 def about() -> dict[str, Any]:
     """Its grid and patch size, for the page."""
     encoder = shipped_encoder()
-    return {"grid": list(encoder.grid), "patch": encoder.patch_size, "bits": list(BITS)}
+    return {"grid": list(encoder.grid), "patch": encoder.patch_size}

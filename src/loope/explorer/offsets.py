@@ -67,7 +67,8 @@ def offsets_data(encoder: Loope, image: bytes, grid: Grid | None, scale: str) ->
         LoopeError: for an image that cannot be read, or a grid that is too large.
     """
     one_of("scale of pixels", scale, PIXELS)
-    require(encoder.generator.channels == 3, f"LOOPE reads {encoder.generator.channels} channels here, images have 3.")
+    seen = encoder.generator.channels if encoder.generator.reads_image else 3
+    require(seen == 3, f"This LOOPE reads images of {seen} channels, and pictures have 3.")
     place = grid or encoder.grid
     check_size(place)
     patch = encoder.patch_size

@@ -1,5 +1,5 @@
 // What can be taken along: the view as Python, as a picture, as a table.
-import { themed } from "./colours.js";
+import { font, themed } from "./colours.js";
 
 export function showCode(text) {
   const dialog = document.getElementById("code"), code = dialog.querySelector("code");
@@ -37,7 +37,7 @@ export function pngBlob(pictures) {
   const context = sheet.getContext("2d");
   context.fillStyle = themed("--card");
   context.fillRect(0, 0, sheet.width, sheet.height);
-  Object.assign(context, { fillStyle: themed("--ink"), font: `600 ${title}px ${themed("--sans")}`, textBaseline: "top" });
+  Object.assign(context, { fillStyle: themed("--ink"), font: font(title), textBaseline: "top" });
   pictures.forEach(({ title: text, canvas }, place) => {
     const x = gap + place * (width + gap);
     context.fillText(text, x, gap, width);

@@ -35,4 +35,18 @@ export function legend(element, name) {
   element.style.background = `linear-gradient(to right, ${STOPS[name].split(" ").map((hex) => `#${hex}`).join(", ")})`;
 }
 
-export const themed = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+// A colour of the style sheet as it is now, light or dark: canvases know no variables.
+const resolved = new Map();
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => resolved.clear());
+
+export function themed(name) {
+  if (!resolved.has(name)) {
+    const probe = document.body.appendChild(document.createElement("i"));
+    probe.style.color = `var(${name})`;
+    resolved.set(name, getComputedStyle(probe).color);
+    probe.remove();
+  }
+  return resolved.get(name);
+}
+
+export const font = (size) => `600 ${size}px ${getComputedStyle(document.body).fontFamily}`;

@@ -88,7 +88,7 @@ export class Compare {
     const replace = (text) => ((card.spec = text), this.change({}));
     const choose = select("encoding", this.offers(spec), spec.split("~")[0] === "file" ? spec : spec.split("~")[0], (value) => this.chosen(card, value, replace));
     const remove = h("button.quiet", { type: "button", title: "Remove", "aria-label": `Remove ${this.name(spec)}`, onclick: () => ((this.cards = this.cards.filter((each) => each !== card)), this.change({})) }, "×");
-    card.root = h("article.card", { "aria-label": this.name(spec) }, h("div.head", {}, choose, remove), card.options, card.map.element, card.value, card.scores);
+    card.root = h("article.card", { "aria-label": this.name(spec) }, h("div.head", {}, choose, remove), card.map.element, card.value, card.options, card.scores);
     this.fillOptions(card, replace);
     return card;
   }
@@ -142,7 +142,7 @@ export class Compare {
         : h("input", { type: "number", step: "any", value, onchange: () => write(each.name, control.value) });
       card.options.append(field(each.name, control));
     }
-    card.options.append(h("p.hint", { title: encoder.summary }, encoder.paper));
+    card.options.append(h("p.hint", { title: encoder.summary }, `${encoder.kind} · ${encoder.paper}`));
   }
 
   name(spec) {

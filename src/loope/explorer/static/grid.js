@@ -59,6 +59,15 @@ export class GridCanvas {
     }
   }
 
+  // What stays the same while marks move: painted once for each size, then copied.
+  keep(paint) {
+    if (this.kept?.width !== this.canvas.width || this.kept.height !== this.canvas.height) {
+      paint();
+      this.kept = new OffscreenCanvas(this.canvas.width, this.canvas.height);
+      this.kept.getContext("2d").drawImage(this.canvas, 0, 0);
+    } else this.context.drawImage(this.kept, 0, 0);
+  }
+
   // The middle of a cell, in device pixels.
   centre(cell) {
     return [((cell % this.columns) + 0.5) * this.size, (Math.floor(cell / this.columns) + 0.5) * this.size];
@@ -66,7 +75,7 @@ export class GridCanvas {
 
   // A ring around a cell that shows on every colour.
   mark(cell, strong = true) {
-    const { context, size } = this, line = Math.max(1, Math.min(size / 7, 2.5 * devicePixelRatio));
+    const { context, size } = this, line = Math.max(1, Math.min(size / 9, 2 * devicePixelRatio));
     const [x, y] = this.centre(cell), side = size - line;
     for (const [colour, width] of [["#000", 2 * line], [strong ? "#7df9ff" : "#fff", line]]) {
       context.strokeStyle = colour;

@@ -34,6 +34,7 @@ function open() {
   document.title = `${views[name].title} · loope explorer`;
   for (const tab of tabs.children) tab.toggleAttribute("aria-current", tab.hash.startsWith(`#${name}`));
   delete root.dataset.ready;
+  root.dataset.view = name;
   views[name].show(params);
 }
 

@@ -120,6 +120,7 @@ export class Offsets {
     this.most = Math.max(...data.offsets.map(Math.abs), 1e-9);
     this.ends.forEach((end, place) => (end.textContent = number(place ? this.most : -this.most, 2)));
     for (const map of [this.moves, this.heat]) map.shape(...data.grid);
+    this.root.querySelector("[list]").placeholder = data.grid.join("x");
     this.chart.shape(Math.max(8, Math.round(this.along.length / 5)), this.along.length);
     this.point(null);
   }
@@ -175,13 +176,14 @@ export class Offsets {
 
   drawChart() {
     const map = this.chart, colour = scale("coolwarm", -this.most, this.most), middle = map.canvas.height / 2, { context } = map;
+    const [ink, accent] = [themed("--ink"), themed("--accent")];
     map.line([[0, middle], [map.canvas.width, middle]], themed("--line"), devicePixelRatio);
     this.along.forEach((cell, position) => {
       const offset = this.data.offsets[cell], height = (offset / this.most) * middle * 0.94;
       const bar = [position * map.size + map.size * 0.12, middle - Math.max(height, 0), map.size * 0.76, Math.max(Math.abs(height), 1)];
       context.fillStyle = colour(offset);
       context.fillRect(...bar);
-      context.strokeStyle = cell === this.patch ? themed("--accent") : themed("--ink");
+      context.strokeStyle = cell === this.patch ? accent : ink;
       context.lineWidth = (cell === this.patch ? 2.5 : 1.2) * devicePixelRatio;
       if (this.partner.has(cell) || cell === this.patch) context.strokeRect(...bar);
     });

@@ -154,7 +154,10 @@ export class Orders {
       map.context.globalAlpha = 0.75;
       map.picture(this.image.bitmap);
       map.context.globalAlpha = 1;
-    } else map.cells(() => themed("--cell"));
+    } else {
+      const empty = themed("--cell");
+      map.cells(() => empty);
+    }
     const step = (from) => {
       const [one, two] = [map.centre(path[from]), map.centre(path[from + 1])];
       const long = Math.hypot(two[0] - one[0], two[1] - one[1]) > 1.5 * map.size;

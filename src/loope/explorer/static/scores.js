@@ -5,7 +5,7 @@ import { GridCanvas } from "./grid.js";
 
 const MAPS = [["m_u", "M_U", "viridis"], ["m_d", "M_D", "viridis"], ["a_su_bounded", "A_SU", "magma"]];
 const HELP = {
-  m_u: "Undirected monotonicity: does similarity fall from ring to ring? 2 from every centre, 1 is no relation.",
+  m_u: "Undirected monotonicity: does similarity fall from ring to ring? 2 from every centre; 1, where the bar starts, is no relation.",
   m_d: "Directed monotonicity: does it fall in each direction? The tick is the most that this grid allows.",
   a_su: "Undirected asymmetry: does similarity differ on a ring? 0: it is a matter of distance alone. Bounded: over the range instead of the mean.",
   shift: "How much similarity depends on the offset of two patches alone.",
@@ -29,7 +29,7 @@ export function scoreCard(cards, grid, on) {
         told.textContent = number(values[patch], 3);
         map.shape(...grid);
         map.show(() => {
-          map.cells((cell) => colour(values[cell]));
+          map.keep(() => map.cells((cell) => colour(values[cell])));
           map.mark(patch);
         });
       }
@@ -53,7 +53,7 @@ function fill(card, minis) {
       const label = MAPS.find(([key]) => key === mini.key)[1];
       mini.told = h("span.number");
       mini.map.canvas.setAttribute("aria-label", `${label} of each centre`);
-      return h("figure", {}, mini.map.element, h("figcaption", {}, `${label} here `, mini.told));
+      return h("figure", {}, mini.map.element, h("figcaption", {}, label, mini.told));
     })));
 }
 
@@ -61,13 +61,15 @@ function row(help, name, value, beside = "", bar = "") {
   return h("div", { title: HELP[help] }, h("dt", {}, name), h("dd", {}, h("b.number", {}, value), " ", h("small", {}, beside)), bar);
 }
 
-// From 0 to 2, with a tick at the ceiling.
+const share = (score) => `${100 * Math.max(0, score - 1)}%`;
+
+// From 1, no relation, to 2, with a tick at the ceiling.
 function meter(value, ceiling) {
   const bar = h("span.meter", { "aria-hidden": true }, h("i"));
-  bar.firstChild.style.width = `${50 * value}%`;
+  bar.firstChild.style.width = share(value);
   if (ceiling) {
     const tick = h("u");
-    tick.style.left = `${50 * ceiling}%`;
+    tick.style.left = share(ceiling);
     bar.append(tick);
   }
   return bar;

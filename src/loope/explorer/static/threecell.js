@@ -1,5 +1,5 @@
 // Three-Cell: drag three cells, see four answers, and what a small model says.
-import { themed } from "./colours.js";
+import { font } from "./colours.js";
 import { json } from "./data.js";
 import { gridControl, h, readGrid, say } from "./dom.js";
 import { GridCanvas } from "./grid.js";
@@ -153,7 +153,7 @@ export class ThreeCell {
         context.roundRect(x - side / 2, y - side / 2, side, side, size * 0.12);
         context.fill();
         if (which === this.moving) Object.assign(context, { strokeStyle: "#fff", lineWidth: thin * 1.4 }), context.stroke();
-        Object.assign(context, { fillStyle: "#fff", font: `600 ${size * 0.42}px ${themed("--sans")}`, textAlign: "center", textBaseline: "middle" });
+        Object.assign(context, { fillStyle: "#fff", font: font(size * 0.42), textAlign: "center", textBaseline: "middle" });
         context.fillText("RGB"[which], x, y + size * 0.02);
       });
     });
