@@ -4,15 +4,15 @@ Chromium is driven by its own input events. The clock runs from the event's time
 the pointer moves, to the first task after the frame that shows the new maps; their pixels are checked to have changed.
 """
 
-import shutil
-import socket
 import statistics
-import threading
+import sys
+from pathlib import Path
 
-import uvicorn
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
 
-from loope.explorer.app import create_app
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from tests.explorer.serving import CHROMIUM, browser, explorer
 
 CLAIM = 30  # ms
 MOVES = 120
@@ -56,18 +56,11 @@ def measure(page: Page, address: str) -> list[float]:
 
 def main() -> None:
     """Measure, print, and fail if the claim does not hold."""
-    listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(create_app(), log_level="warning"))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-    thread.start()
-    try:
-        with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-            times = measure(browser.new_page(), f"http://127.0.0.1:{listening.getsockname()[1]}/")
-            browser.close()
-    finally:
-        server.should_exit = True
-        thread.join()
+    if CHROMIUM is None:
+        print("not measured: no Chromium is installed")
+        return
+    with explorer() as address, browser() as chromium:
+        times = measure(chromium.new_page(), address)
     median, slow = statistics.median(times), sorted(times)[int(0.95 * len(times))]
     print(
         f"pointer to pixels, four maps of 14x14: median {median:.1f} ms, 95 % within {slow:.1f} ms (claim: {CLAIM} ms)"

@@ -17,7 +17,6 @@ from loope.data.three_cell.questions import answer
 from loope.explorer.export import export
 from loope.explorer.model import ask, shipped_encoder
 from loope.explorer.uploads import read_image, to_pixels
-from tests.explorer.conftest import served
 from tests.explorer.reading import picture, saved_model, similarity_of, slow_swaps
 from tests.explorer.seeing import (
     click,
@@ -33,6 +32,7 @@ from tests.explorer.seeing import (
     table_of,
     until,
 )
+from tests.explorer.serving import files
 
 pytestmark = pytest.mark.browser
 GRID = (14, 14)
@@ -490,7 +490,7 @@ def test_the_exported_page_needs_no_server(page, tmp_path, monkeypatch, similari
     monkeypatch.setattr("loope.explorer.export.GRIDS", (Grid(7, 7), Grid(14, 14)))
     monkeypatch.setattr("loope.explorer.export.list_encoders", lambda: list(SHOWN))
     export(tmp_path)
-    with served(tmp_path) as address:
+    with files(tmp_path) as address:
         open_view(page, address, COMPARE)
         hover(page, 0, (8, 8), GRID)
         assert_maps(page, similarities, (8, 8))

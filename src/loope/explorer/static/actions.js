@@ -2,7 +2,8 @@
 import { font, themed } from "./colours.js";
 
 export function showCode(text) {
-  const dialog = document.getElementById("code"), code = dialog.querySelector("code");
+  const dialog = document.getElementById("code"),
+    code = dialog.querySelector("code");
   code.textContent = text;
   dialog.onclick = async ({ target }) => {
     if (target === dialog || target.dataset.do === "close") dialog.close();
@@ -31,9 +32,14 @@ export function csvBlob(rows) {
 
 // The view's canvases side by side, each with its title.
 export function pngBlob(pictures) {
-  const width = Math.max(...pictures.map(({ canvas }) => canvas.width)), height = Math.max(...pictures.map(({ canvas }) => canvas.height));
-  const gap = Math.round(width / 16), title = Math.max(14, Math.round(width / 15));
-  const sheet = Object.assign(document.createElement("canvas"), { width: pictures.length * (width + gap) + gap, height: height + 3 * gap + title });
+  const width = Math.max(...pictures.map(({ canvas }) => canvas.width)),
+    height = Math.max(...pictures.map(({ canvas }) => canvas.height));
+  const gap = Math.round(width / 16),
+    title = Math.max(14, Math.round(width / 15));
+  const sheet = Object.assign(document.createElement("canvas"), {
+    width: pictures.length * (width + gap) + gap,
+    height: height + 3 * gap + title,
+  });
   const context = sheet.getContext("2d");
   context.fillStyle = themed("--card");
   context.fillRect(0, 0, sheet.width, sheet.height);

@@ -1,7 +1,8 @@
 // Compare: how alike every patch is to one, for up to four encodings side by side.
+import { chooser, nameOf } from "./chooser.js";
 import { extent, legend, scale } from "./colours.js";
-import { arrays, post, slimSafetensors } from "./data.js";
-import { field, filePicker, gridControl, h, keepFocus, number, problem, readGrid, say, select } from "./dom.js";
+import { arrays } from "./data.js";
+import { field, gridControl, h, keepFocus, lede, number, offeredGrid, problem, readGrid, say, select } from "./dom.js";
 import { GridCanvas } from "./grid.js";
 import { comparePython } from "./python.js";
 import { scoreCard } from "./scores.js";
@@ -23,8 +24,8 @@ export class Compare {
   }
 
   show(params) {
-    const grid = params.get("grid") ?? "14x14", dim = Number(params.get("dim") ?? 768);
-    this.grid = readGrid(grid) ?? [14, 14];
+    const dim = Number(params.get("dim") ?? 768);
+    this.grid = offeredGrid(this.catalogue, params.get("grid"), "14x14");
     this.dim = this.catalogue.free || this.catalogue.dims.includes(dim) ? dim : this.catalogue.dims[0];
     const [row, column] = (params.get("patch") ?? "").split(",").map(Number);
     const inside = row >= 0 && column >= 0 && row < this.grid[0] && column < this.grid[1];
@@ -41,9 +42,19 @@ export class Compare {
     return Math.floor(this.grid[0] / 3) * this.grid[1] + Math.floor((2 * this.grid[1]) / 3);
   }
 
+  // Another grid, and a patch that is on it.
+  use(grid) {
+    this.grid = grid;
+    this.patch = this.middle();
+  }
+
   params() {
     const [row, column] = this.at(this.patch);
-    const params = [["grid", this.grid.join("x")], ["dim", this.dim], ["patch", `${row},${column}`]];
+    const params = [
+      ["grid", this.grid.join("x")],
+      ["dim", this.dim],
+      ["patch", `${row},${column}`],
+    ];
     if (this.pinned) params.push(["pin", 1]);
     if (this.each) params.push(["scale", "each"]);
     return [...params, ...this.cards.map(({ spec }) => ["e", spec])];
@@ -56,21 +67,41 @@ export class Compare {
   render() {
     const { catalogue } = this;
     const dim = catalogue.free
-      ? h("input", { type: "number", min: 1, max: 2048, value: this.dim, onchange: () => dim.reportValidity() && this.change({ dim: dim.valueAsNumber }) })
+      ? h("input", {
+          type: "number",
+          min: 1,
+          max: 2048,
+          value: this.dim,
+          onchange: () => dim.reportValidity() && this.change({ dim: dim.valueAsNumber }),
+        })
       : select("width", catalogue.dims, this.dim, (value) => this.change({ dim: Number(value) }));
-    const each = h("input", { type: "checkbox", checked: this.each, onchange: () => this.change({ each: each.checked }, false) });
+    const each = h("input", {
+      type: "checkbox",
+      checked: this.each,
+      onchange: () => this.change({ each: each.checked }, false),
+    });
     this.root.replaceChildren(
-      h("p.lede", {}, "How alike is every patch to the one under your pointer? ", h("span.hint", {}, "Hover to look, click to pin a patch and read values; arrow keys and Enter do the same.")),
-      h("div.controls", {},
+      lede(
+        "How alike is every patch to the one under your pointer?",
+        "Hover to look, click to pin a patch and read values; arrow keys and Enter do the same.",
+      ),
+      h(
+        "div.controls",
+        {},
         gridControl(catalogue, this.grid.join("x"), (grid) => this.change({ grid: readGrid(grid) })),
         field("width", dim),
         h("label.check", {}, each, " own colour scale for each"),
-        h("div.legend", { ariaLabel: "colour scale" }, this.least, this.ramp, this.most)),
-      this.where, this.deck);
+        h("div.legend", { ariaLabel: "colour scale" }, this.least, this.ramp, this.most),
+      ),
+      this.where,
+      this.deck,
+    );
     this.deck.replaceChildren(...this.cards.map((card) => card.root));
     if (this.cards.length < MOST) {
       const add = () => ((this.cards = [...this.cards, this.card("learned")]), this.change({}));
-      this.deck.append(h("button.add", { type: "button", onclick: add }, h("span", { "aria-hidden": true }, "+"), " Compare one more"));
+      this.deck.append(
+        h("button.add", { type: "button", onclick: add }, h("span", { "aria-hidden": true }, "+"), " Compare one more"),
+      );
     }
   }
 
@@ -85,78 +116,36 @@ export class Compare {
     card.value = h("p.value");
     card.scores = h("div.scores");
     card.options = h("div.options");
-    const replace = (text) => ((card.spec = text), this.change({}));
-    const choose = select("encoding", this.offers(spec), spec.split("~")[0] === "file" ? spec : spec.split("~")[0], (value) => this.chosen(card, value, replace));
-    const remove = h("button.quiet", { type: "button", title: "Remove", "aria-label": `Remove ${this.name(spec)}`, onclick: () => ((this.cards = this.cards.filter((each) => each !== card)), this.change({})) }, "×");
-    card.root = h("article.card", { "aria-label": this.name(spec) }, h("div.head", {}, choose, remove), card.map.element, card.value, card.options, card.scores);
-    this.fillOptions(card, replace);
+    const choose = chooser(card, this, (text) => ((card.spec = text), this.change({})));
+    const remove = h(
+      "button.quiet",
+      {
+        type: "button",
+        title: "Remove",
+        "aria-label": `Remove ${this.name(spec)}`,
+        onclick: () => ((this.cards = this.cards.filter((each) => each !== card)), this.change({})),
+      },
+      "×",
+    );
+    card.root = h(
+      "article.card",
+      { "aria-label": this.name(spec) },
+      h("div.head", {}, choose, remove),
+      card.map.element,
+      card.value,
+      card.options,
+      card.scores,
+    );
     return card;
   }
 
-  offers(spec) {
-    const kinds = [...new Set(this.catalogue.encoders.map(({ kind }) => kind))];
-    const groups = kinds.map((kind) => ({ group: kind, options: this.catalogue.encoders.filter((e) => e.kind === kind).map((e) => e.name) }));
-    if (!this.catalogue.free) return groups;
-    const known = { ...this.files, ...(spec.startsWith("file~") && !(spec in this.files) ? { [spec]: "a file chosen before" } : {}) };
-    const own = Object.entries(known).map(([value, text]) => ({ value, text }));
-    return [...groups, { group: "a trained model's own", options: [{ value: "timm", text: "timm model …" }, ...own, { value: "choose", text: ".safetensors file …" }] }];
-  }
-
-  chosen(card, value, replace) {
-    if (value === "timm") replace("timm~vit_tiny_patch16_224");
-    else if (value === "choose") {
-      card.options.replaceChildren(filePicker("Choose a .safetensors file", ".safetensors", async (file) => {
-        try {
-          const { id, table } = await post("api/file.json", await slimSafetensors(file));
-          if (table.error) throw new Error(table.error);
-          this.files[`file~${id}`] = file.name;
-          this.grid = table.grid;
-          this.patch = this.middle();
-          replace(`file~${id}`);
-        } catch (error) {
-          card.scores.replaceChildren(problem(error));
-        }
-      }), h("p.hint", {}, "Only its table of positions leaves your browser."));
-      card.options.querySelector("input").focus();
-    } else replace(value);
-  }
-
-  fillOptions(card, replace) {
-    const [name, ...details] = card.spec.split("~");
-    if (name === "timm") {
-      const input = h("input", { value: details.join("~"), spellcheck: false, onchange: () => replace(`timm~${input.value.trim()}`) });
-      return card.options.append(field("model", input));
-    }
-    const encoder = this.catalogue.encoders.find((each) => each.name === name);
-    if (!encoder) return;
-    const given = Object.fromEntries(details.flatMap((key, place) => (place % 2 ? [] : [[key, details[place + 1]]])));
-    const write = (key, value) => {
-      given[key] = value;
-      const pairs = encoder.options.filter((o) => given[o.name] != null && String(o.default) !== given[o.name]);
-      replace([name, ...pairs.flatMap((o) => [o.name, given[o.name]])].join("~"));
-    };
-    for (const each of encoder.options) {
-      const value = given[each.name] ?? String(each.default);
-      const control = each.choices
-        ? select(each.name, each.choices, value, (text) => write(each.name, text))
-        : h("input", { type: "number", step: "any", value, onchange: () => write(each.name, control.value) });
-      card.options.append(field(each.name, control));
-    }
-    card.options.append(h("p.hint", { title: encoder.summary }, `${encoder.kind} · ${encoder.paper}`));
-  }
-
-  name(spec) {
-    const [name, ...details] = spec.split("~");
-    if (name === "file") return this.files[spec] ?? "a file's table";
-    if (name === "timm") return details.join("~");
-    return [name, ...details.filter((_, place) => place % 2)].join(" ");
-  }
+  name = (spec) => nameOf(spec, this.files);
 
   // ---- what changes
 
   change(changes, reload = true) {
     Object.assign(this, changes);
-    if (changes.grid) this.patch = this.middle();
+    if (changes.grid) this.use(changes.grid);
     this.save(this.params());
     if (reload) keepFocus(this.root, () => this.show(new URLSearchParams(this.params())));
     else this.draw();
@@ -165,16 +154,18 @@ export class Compare {
   async load() {
     const { cards, grid, dim } = this;
     delete this.root.dataset.ready;
-    await Promise.all(cards.map(async (card) => {
-      card.root.classList.add("waiting");
-      try {
-        card.data = await arrays(`api/similarity/${card.spec}/${grid.join("x")}/${dim}.bin`);
-      } catch (error) {
-        card.data = null;
-        card.scores.replaceChildren(problem(error));
-      }
-      card.root.classList.remove("waiting");
-    }));
+    await Promise.all(
+      cards.map(async (card) => {
+        card.root.classList.add("waiting");
+        try {
+          card.data = await arrays(`api/similarity/${card.spec}/${grid.join("x")}/${dim}.bin`);
+        } catch (error) {
+          card.data = null;
+          card.scores.replaceChildren(problem(error));
+        }
+        card.root.classList.remove("waiting");
+      }),
+    );
     if (cards !== this.cards) return; // something else was chosen meanwhile
     this.centres = scoreCard(this.cards, grid, { hover: (cell) => this.hover(cell), pick: (cell) => this.pick(cell) });
     this.draw();
@@ -210,21 +201,26 @@ export class Compare {
   settle() {
     this.draw();
     this.save(this.params());
-    const values = this.cards.filter(({ data }) => data).map((card) => `${this.name(card.spec)} ${card.value.textContent}`);
+    const values = this.cards
+      .filter(({ data }) => data)
+      .map((card) => `${this.name(card.spec)} ${card.value.textContent}`);
     say(`${this.where.textContent} ${values.join(", ")}`);
   }
 
   // ---- what is drawn, at every move of the pointer
 
   draw() {
-    const size = this.grid[0] * this.grid[1], shown = this.cards.filter(({ data }) => data);
+    const size = this.grid[0] * this.grid[1],
+      shown = this.cards.filter(({ data }) => data);
     const scales = this.scales(shown);
     const told = (cell) => `row ${this.at(cell)[0]}, column ${this.at(cell)[1]}`;
-    this.where.textContent = this.reading == null
-      ? `${this.pinned ? "Pinned" : "Patch"}: ${told(this.patch)}.`
-      : `From row ${this.at(this.patch).join(", column ")} to ${told(this.reading)}.`;
+    this.where.textContent =
+      this.reading == null
+        ? `${this.pinned ? "Pinned" : "Patch"}: ${told(this.patch)}.`
+        : `From row ${this.at(this.patch).join(", column ")} to ${told(this.reading)}.`;
     for (const card of shown) {
-      const values = card.data.similarity.subarray(this.patch * size, (this.patch + 1) * size), [least, most] = scales.get(card);
+      const values = card.data.similarity.subarray(this.patch * size, (this.patch + 1) * size),
+        [least, most] = scales.get(card);
       const colour = scale("magma", least, most);
       card.map.shape(...this.grid);
       card.map.show((map) => {
@@ -233,7 +229,8 @@ export class Compare {
         if (this.reading != null) map.mark(this.reading, false);
       });
       const range = extent(values);
-      card.value.textContent = this.reading == null ? range.map((v) => number(v, 3)).join(" to ") : number(values[this.reading]);
+      card.value.textContent =
+        this.reading == null ? range.map((v) => number(v, 3)).join(" to ") : number(values[this.reading]);
       card.value.title = card.data.unit === "bias" ? "attention bias" : "similarity";
     }
     this.centres?.draw(this.patch);
@@ -255,17 +252,29 @@ export class Compare {
   // ---- what can be taken along
 
   python() {
-    return comparePython({ grid: this.grid, dim: this.dim, patch: this.at(this.patch), specs: this.cards.map((c) => c.spec), files: this.files });
+    return comparePython({
+      grid: this.grid,
+      dim: this.dim,
+      patch: this.at(this.patch),
+      specs: this.cards.map((c) => c.spec),
+      files: this.files,
+    });
   }
 
   pictures() {
-    return this.cards.filter(({ data }) => data).map((card) => ({ title: this.name(card.spec), canvas: card.map.canvas }));
+    return this.cards
+      .filter(({ data }) => data)
+      .map((card) => ({ title: this.name(card.spec), canvas: card.map.canvas }));
   }
 
   csv() {
-    const shown = this.cards.filter(({ data }) => data), size = this.grid[0] * this.grid[1];
+    const shown = this.cards.filter(({ data }) => data),
+      size = this.grid[0] * this.grid[1];
     const head = ["row", "column", ...shown.map((card) => this.name(card.spec))];
-    const rows = Array.from({ length: size }, (_, cell) => [...this.at(cell), ...shown.map((card) => card.data.similarity[this.patch * size + cell])]);
+    const rows = Array.from({ length: size }, (_, cell) => [
+      ...this.at(cell),
+      ...shown.map((card) => card.data.similarity[this.patch * size + cell]),
+    ]);
     return [head, ...rows];
   }
 }

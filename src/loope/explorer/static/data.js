@@ -52,7 +52,8 @@ export async function slimSafetensors(file) {
   } catch {
     throw new Error(`${file.name} is no .safetensors file, or it is damaged.`);
   }
-  const kept = {}, parts = [];
+  const kept = {},
+    parts = [];
   let offset = 0;
   for (const [name, tensor] of Object.entries(header)) {
     if (name === "__metadata__") kept[name] = tensor;

@@ -12,8 +12,11 @@ export function h(name, props = {}, ...children) {
 }
 
 export function select(label, options, value, onchange) {
-  const made = h("select", { onchange: () => onchange(made.value), "aria-label": label },
-    options.map((each) => (each.group ? h("optgroup", { label: each.group }, each.options.map(option)) : option(each))));
+  const made = h(
+    "select",
+    { onchange: () => onchange(made.value), "aria-label": label },
+    options.map((each) => (each.group ? h("optgroup", { label: each.group }, each.options.map(option)) : option(each))),
+  );
   made.value = value;
   return made;
 }
@@ -28,17 +31,33 @@ export function field(label, control) {
   return h("label.field", {}, h("span", {}, label), control);
 }
 
-export function filePicker(label, accept, onfile) {
-  const input = h("input", { type: "file", accept, onchange: () => input.files[0] && onfile(input.files[0]) });
+// What goes wrong with a file is told in `message`.
+export function filePicker(label, accept, message, take) {
+  const chosen = async () => {
+    try {
+      if (input.files[0]) await take(input.files[0]);
+    } catch (error) {
+      message.replaceChildren(problem(error));
+    }
+  };
+  const input = h("input", { type: "file", accept, onchange: chosen });
   return h("label.button", {}, label, input);
 }
 
 // Grids are typed; known ones are offered. Without a server only those can be chosen.
 export function gridControl(catalogue, value, onchange) {
   if (!catalogue.free) return field("grid", select("grid", catalogue.grids, value, onchange));
-  const list = h("datalist", { id: `grids-${Math.random().toString(36).slice(2)}` }, catalogue.grids.map((g) => h("option", { value: g })));
+  const list = h(
+    "datalist",
+    { id: `grids-${Math.random().toString(36).slice(2)}` },
+    catalogue.grids.map((g) => h("option", { value: g })),
+  );
   const input = h("input", {
-    value, size: 7, list: list.id, spellcheck: false, "aria-label": "grid, height x width",
+    value,
+    size: 7,
+    list: list.id,
+    spellcheck: false,
+    "aria-label": "grid, height x width",
     onchange: () => {
       const read = readGrid(input.value);
       input.setCustomValidity(read ? "" : "Write it as HEIGHTxWIDTH, for example 14x14.");
@@ -54,7 +73,14 @@ export function readGrid(text) {
   return match && [Number(match[1]), Number(match[2] ?? match[1])];
 }
 
-export const number = (value, digits = 4) => (value == null ? "–" : (value + 0).toFixed(digits).replace(/^-(0\.?0*)$/, "$1"));
+// The grid of an address, if it can be shown here; any grid can where there is a server.
+export function offeredGrid({ free, grids }, text, usual) {
+  const given = text && readGrid(text);
+  return given && (free || grids.includes(given.join("x"))) ? given : readGrid(usual);
+}
+
+export const number = (value, digits = 4) =>
+  value == null ? "–" : (value + 0).toFixed(digits).replace(/^-(0\.?0*)$/, "$1");
 
 // What a screen reader says; the page shows it elsewhere.
 export function say(text) {
@@ -63,6 +89,11 @@ export function say(text) {
 
 export function problem(error) {
   return h("p.problem", { role: "alert" }, error.message);
+}
+
+// What a view is about, and how to use it.
+export function lede(title, hint) {
+  return h("div.lede", {}, h("h1", {}, title), h("p.hint", {}, hint));
 }
 
 // Where everything is made anew, whoever uses the keyboard stays at the control it was at.

@@ -50,7 +50,8 @@ export class GridCanvas {
   }
 
   cells(colour) {
-    const { context, size, columns } = this, gap = size > 14 ? Math.round(devicePixelRatio) : 0;
+    const { context, size, columns } = this,
+      gap = size > 14 ? Math.round(devicePixelRatio) : 0;
     for (let cell = 0; cell < this.rows * columns; cell++) {
       const fill = colour(cell);
       if (!fill) continue;
@@ -75,9 +76,14 @@ export class GridCanvas {
 
   // A ring around a cell that shows on every colour.
   mark(cell, strong = true) {
-    const { context, size } = this, line = Math.max(1, Math.min(size / 9, 2 * devicePixelRatio));
-    const [x, y] = this.centre(cell), side = size - line;
-    for (const [colour, width] of [["#000", 2 * line], [strong ? "#7df9ff" : "#fff", line]]) {
+    const { context, size } = this,
+      line = Math.max(1, Math.min(size / 9, 2 * devicePixelRatio));
+    const [x, y] = this.centre(cell),
+      side = size - line;
+    for (const [colour, width] of [
+      ["#000", 2 * line],
+      [strong ? "#7df9ff" : "#fff", line],
+    ]) {
       context.strokeStyle = colour;
       context.lineWidth = width;
       context.strokeRect(x - side / 2, y - side / 2, side, side);
@@ -94,13 +100,29 @@ export class GridCanvas {
     context.setLineDash([]);
   }
 
+  arrow(from, to, colour, width) {
+    const [across, down] = [to[0] - from[0], to[1] - from[1]];
+    const angle = Math.atan2(down, across),
+      head = Math.min(4 * width, 0.7 * Math.hypot(across, down));
+    const wing = (turn) => [to[0] - head * Math.cos(angle + turn), to[1] - head * Math.sin(angle + turn)];
+    this.line([from, to], colour, width);
+    this.line([wing(0.6), to, wing(-0.6)], colour, width);
+  }
+
+  shade(points, fill) {
+    this.context.beginPath();
+    points.forEach(([x, y]) => this.context.lineTo(x, y));
+    this.context.fillStyle = fill;
+    this.context.fill();
+  }
+
   dot(x, y, radius, fill, ring) {
     const { context } = this;
     context.beginPath();
     context.arc(x, y, radius, 0, 2 * Math.PI);
     context.fillStyle = fill;
     context.fill();
-    if (ring) Object.assign(context, { strokeStyle: ring, lineWidth: radius / 3 }), context.stroke();
+    if (ring) (Object.assign(context, { strokeStyle: ring, lineWidth: radius / 3 }), context.stroke());
   }
 
   picture(image) {
@@ -116,14 +138,16 @@ export class GridCanvas {
   }
 
   step(cell, key) {
-    const [down, right] = STEPS[key], { rows, columns } = this;
+    const [down, right] = STEPS[key],
+      { rows, columns } = this;
     const row = Math.min(rows - 1, Math.max(0, Math.floor(cell / columns) + down));
     return row * columns + Math.min(columns - 1, Math.max(0, (cell % columns) + right));
   }
 
   listen() {
     const { canvas, on } = this;
-    let last = null, dragging = false;
+    let last = null,
+      dragging = false;
     const follow = (event) => {
       const cell = this.at(event);
       if (cell === last) return;

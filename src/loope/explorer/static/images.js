@@ -21,14 +21,23 @@ function scene(context, side) {
   shape("#4a3f6b", [0, 0.62], [0.22, 0.4], [0.4, 0.58], [0.55, 0.46], [0.8, 0.66], [1, 0.55], [1, 1], [0, 1]);
   shape("#1f3b3a", [0, 0.78], [0.3, 0.7], [0.7, 0.8], [1, 0.72], [1, 1], [0, 1]);
   shape("#3a2418", [0.17, 0.9], [0.19, 0.55], [0.22, 0.55], [0.24, 0.9]);
-  for (const [x, y, r] of [[0.2, 0.45, 0.12], [0.12, 0.53, 0.08], [0.28, 0.52, 0.09]]) disc("#14532d", x, y, r);
+  for (const [x, y, r] of [
+    [0.2, 0.45, 0.12],
+    [0.12, 0.53, 0.08],
+    [0.28, 0.52, 0.09],
+  ])
+    disc("#14532d", x, y, r);
 }
 
 function threeCells(context, side) {
   const cell = side / 7;
   context.fillStyle = "#000";
   context.fillRect(0, 0, side, side);
-  for (const [fill, row, column] of [["#f00", 1, 1], ["#0f0", 2, 5], ["#00f", 5, 2]]) {
+  for (const [fill, row, column] of [
+    ["#f00", 1, 1],
+    ["#0f0", 2, 5],
+    ["#00f", 5, 2],
+  ]) {
     context.fillStyle = fill;
     context.fillRect(column * cell, row * cell, cell, cell);
   }
@@ -39,7 +48,11 @@ export const SAMPLES = { landscape: scene, "three cells": threeCells };
 export function sample(name) {
   const bitmap = Object.assign(document.createElement("canvas"), { width: 448, height: 448 });
   SAMPLES[name](bitmap.getContext("2d"), 448);
-  return { name: `${name.replace(" ", "-")}.png`, bitmap, blob: () => new Promise((done) => bitmap.toBlob(done, "image/png")) };
+  return {
+    name: `${name.replace(" ", "-")}.png`,
+    bitmap,
+    blob: () => new Promise((done) => bitmap.toBlob(done, "image/png")),
+  };
 }
 
 export async function open(file) {

@@ -8,7 +8,8 @@ import { Orders } from "./order.js";
 import { ThreeCell } from "./threecell.js";
 
 const VIEWS = { compare: Compare, order: Orders, loope: Offsets, "three-cell": ThreeCell };
-const root = document.getElementById("view"), tabs = document.getElementById("tabs");
+const root = document.getElementById("view"),
+  tabs = document.getElementById("tabs");
 const views = {};
 let current = null;
 
@@ -32,7 +33,7 @@ function open() {
   views[current]?.leave?.();
   current = name;
   document.title = `${views[name].title} · loope explorer`;
-  for (const tab of tabs.children) tab.toggleAttribute("aria-current", tab.hash.startsWith(`#${name}`));
+  for (const tab of tabs.children) tab.setAttribute("aria-current", tab.hash.startsWith(`#${name}`) ? "page" : "false");
   delete root.dataset.ready;
   root.dataset.view = name;
   views[name].show(params);
@@ -49,11 +50,13 @@ async function start() {
     return root.replaceChildren(problem(error));
   }
   const file = (ending) => `loope-${current}.${ending}`;
-  const button = (text, onclick) => h("button", { type: "button", onclick }, text);
+  // Before something is drawn, there is nothing to take along.
+  const button = (text, take) => h("button", { type: "button", onclick: () => root.dataset.ready && take() }, text);
   document.getElementById("actions").append(
     button("Copy as Python", () => showCode(views[current].python())),
     button("PNG", async () => download(file("png"), await pngBlob(views[current].pictures()))),
-    button("CSV", () => download(file("csv"), csvBlob(views[current].csv()))));
+    button("CSV", () => download(file("csv"), csvBlob(views[current].csv()))),
+  );
   document.querySelector(".skip").onclick = (event) => (event.preventDefault(), root.focus()); // the address is the view's
   addEventListener("hashchange", open);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", open);

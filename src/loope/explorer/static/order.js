@@ -1,15 +1,27 @@
 // Order: curves over the grid or an image, and a slider that walks along them.
 import { scale, themed } from "./colours.js";
 import { json } from "./data.js";
-import { field, filePicker, gridControl, h, number, problem, readGrid, say, select } from "./dom.js";
+import { field, filePicker, gridControl, h, lede, number, offeredGrid, problem, readGrid, say, select } from "./dom.js";
 import { GridCanvas } from "./grid.js";
 import { open, sample, SAMPLES } from "./images.js";
 import { orderPython } from "./python.js";
 
 const SCORES = [
-  ["neighbour_distance", "neighbours apart", "mean distance on the curve of patches that share an edge; 1 would be perfect", -1, 2],
+  [
+    "neighbour_distance",
+    "neighbours apart",
+    "mean distance on the curve of patches that share an edge; 1 would be perfect",
+    -1,
+    2,
+  ],
   ["kept", "kept", "share of those pairs that stay next to each other", 1, 3],
-  ["rank_correlation", "correlation", "rank correlation of distance on the grid and on the curve, over all pairs", 1, 3],
+  [
+    "rank_correlation",
+    "correlation",
+    "rank correlation of distance on the grid and on the curve, over all pairs",
+    1,
+    3,
+  ],
 ];
 
 export class Orders {
@@ -20,29 +32,40 @@ export class Orders {
   }
 
   show(params) {
-    this.grid = readGrid(params.get("grid") ?? "14x14") ?? [14, 14];
+    this.grid = offeredGrid(this.catalogue, params.get("grid"), "14x14");
     this.names = [params.get("a") ?? "gilbert", params.get("b") ?? "raster"];
-    this.at = Number(params.get("at") ?? 60);
-    this.over = params.get("over") ?? "nothing";
-    this.image = this.over in SAMPLES ? sample(this.over) : this.over === "own" ? this.own : null;
+    this.at = Math.max(0, Math.trunc(params.get("at") ?? 60) || 0);
+    this.over = params.get("over") in SAMPLES ? params.get("over") : "nothing";
     this.render();
-    this.load();
+    this.change({});
   }
 
   params() {
-    return [["grid", this.grid.join("x")], ["a", this.names[0]], ["b", this.names[1]], ["at", this.at], ["over", this.over === "own" ? "nothing" : this.over]];
+    return [
+      ["grid", this.grid.join("x")],
+      ["a", this.names[0]],
+      ["b", this.names[1]],
+      ["at", this.at],
+      ["over", this.over === "own" ? "nothing" : this.over],
+    ];
   }
 
   change(changes) {
     Object.assign(this, changes);
-    if (this.over !== "own") this.image = this.over in SAMPLES ? sample(this.over) : null;
+    this.image = this.over in SAMPLES ? sample(this.over) : this.over === "own" ? this.own : null;
     this.save(this.params());
     this.load();
   }
 
   render() {
-    const last = () => this.grid[0] * this.grid[1] - 1;
-    this.slider = h("input", { type: "range", min: 0, max: last(), value: this.at, ariaLabel: "position on the curve", oninput: () => this.walk(this.slider.valueAsNumber) });
+    this.slider = h("input", {
+      type: "range",
+      min: 0,
+      max: this.at, // until the curve is there
+      value: this.at,
+      ariaLabel: "position on the curve",
+      oninput: () => this.walk(this.slider.valueAsNumber),
+    });
     this.play = h("button", { type: "button", onclick: () => this.toggle() }, "Walk");
     this.panels = this.names.map((name, side) => {
       const panel = { told: h("p.value"), scores: h("dl.locality") };
@@ -59,28 +82,40 @@ export class Orders {
       panel.root = h("article.card", {}, h("div.head", {}, choose), panel.map.element, panel.told, panel.scores);
       return panel;
     });
-    const over = select("drawn over", [{ value: "nothing", text: "the grid" }, ...Object.keys(SAMPLES), { value: "own", text: "my image …" }], this.over, (value) => this.change({ over: value }));
-    const picker = filePicker("Choose an image", "image/*", async (file) => {
-      try {
-        this.own = this.image = await open(file);
-        over.value = "own";
-        this.change({ over: "own" });
-      } catch (error) {
-        this.message.replaceChildren(problem(error));
-      }
-    });
+    const own = this.own ? [{ value: "own", text: this.own.name }] : [];
+    const grounds = [{ value: "nothing", text: "the grid" }, ...Object.keys(SAMPLES), ...own];
+    const over = select("drawn over", grounds, this.over, (value) => this.change({ over: value }));
     this.message = h("div");
     this.root.replaceChildren(
-      h("p.lede", {}, "In which sequence are patches numbered? ", h("span.hint", {}, "Dark is the start of the curve, light its end. Hover a patch to see where it is on each curve; your image stays in the browser.")),
-      h("div.controls", {},
+      lede(
+        "In which sequence are patches numbered?",
+        "Dark is the start of the curve, light its end. Hover a patch to see where it is on each curve; your image stays in the browser.",
+      ),
+      h(
+        "div.controls",
+        {},
         gridControl(this.catalogue, this.grid.join("x"), (grid) => this.change({ grid: readGrid(grid) })),
-        field("drawn over", over), picker,
-        h("div.walk", {}, this.play, this.slider)),
-      this.message, h("div.deck.two", {}, this.panels.map((panel) => panel.root)));
+        field("drawn over", over),
+        filePicker("Choose an image", "image/*", this.message, async (file) => {
+          this.own = await open(file);
+          this.over = "own";
+          this.render();
+          this.change({});
+        }),
+        h("div.walk", {}, this.play, this.slider),
+      ),
+      this.message,
+      h(
+        "div.deck.two",
+        {},
+        this.panels.map((panel) => panel.root),
+      ),
+    );
   }
 
   async load() {
-    const { grid } = this, names = [...this.names];
+    const { grid } = this,
+      names = [...this.names];
     delete this.root.dataset.ready;
     try {
       const orders = await Promise.all(names.map((name) => json(`api/order/${name}/${grid.join("x")}.json`)));
@@ -101,17 +136,30 @@ export class Orders {
   }
 
   score(panel, mine, other) {
-    panel.scores.replaceChildren(...SCORES.map(([key, name, help, better, digits]) =>
-      h("div", { title: help }, h("dt", {}, name),
-        h(mine[key] != null && (mine[key] - other[key]) * better > 0 ? "dd.number.best" : "dd.number", {}, key === "kept" && mine[key] != null ? `${number(100 * mine[key], 1)} %` : number(mine[key], digits)))));
+    panel.scores.replaceChildren(
+      ...SCORES.map(([key, name, help, better, digits]) =>
+        h(
+          "div",
+          { title: help },
+          h("dt", {}, name),
+          h(
+            mine[key] != null && (mine[key] - other[key]) * better > 0 ? "dd.number.best" : "dd.number",
+            {},
+            key === "kept" && mine[key] != null ? `${number(100 * mine[key], 1)} %` : number(mine[key], digits),
+          ),
+        ),
+      ),
+    );
   }
 
   toggle() {
     clearInterval(this.timer);
-    this.timer = this.timer ? null : setInterval(() => {
-      if (!this.root.isConnected || this.at >= Number(this.slider.max)) return this.toggle();
-      this.walk(this.at + 1, false);
-    }, 60);
+    this.timer = this.timer
+      ? null
+      : setInterval(() => {
+          if (!this.root.isConnected || this.at >= Number(this.slider.max)) return this.toggle();
+          this.walk(this.at + 1, false);
+        }, 60);
     if (this.timer && this.at >= Number(this.slider.max)) this.at = -1;
     this.play.textContent = this.timer ? "Stop" : "Walk";
     if (!this.timer) this.save(this.params());
@@ -140,16 +188,19 @@ export class Orders {
     for (const panel of this.panels) {
       if (!panel.path) continue;
       const place = (cell) => `row ${Math.floor(cell / this.grid[1])}, column ${cell % this.grid[1]}`;
-      panel.told.textContent = this.hovered == null
-        ? `Position ${this.at} is ${place(panel.path[this.at])}.`
-        : `${place(this.hovered)} is at position ${panel.index[this.hovered]}.`.replace("row", "Row");
+      panel.told.textContent =
+        this.hovered == null
+          ? `Position ${this.at} is ${place(panel.path[this.at])}.`
+          : `${place(this.hovered)} is at position ${panel.index[this.hovered]}.`.replace("row", "Row");
       panel.map.shape(...this.grid);
       panel.map.show(() => this.curve(panel));
     }
   }
 
   curve({ map, path }) {
-    const last = path.length - 1, colour = scale("viridis", 0, last), width = Math.max(1.5, map.size / 6);
+    const last = path.length - 1,
+      colour = scale("viridis", 0, last),
+      width = Math.max(1.5, map.size / 6);
     if (this.image) {
       map.context.globalAlpha = 0.75;
       map.picture(this.image.bitmap);
@@ -164,7 +215,8 @@ export class Orders {
       return [[one, two], long ? [width, 2 * width] : []];
     };
     map.context.globalAlpha = 0.3;
-    for (let from = this.at; from < last; from++) map.line(step(from)[0], this.image ? "#fff" : colour(from), width * 0.6);
+    for (let from = this.at; from < last; from++)
+      map.line(step(from)[0], this.image ? "#fff" : colour(from), width * 0.6);
     map.context.globalAlpha = 1;
     for (let from = 0; from < Math.min(this.at, last); from++) {
       const [points, dash] = step(from);
@@ -186,7 +238,13 @@ export class Orders {
 
   csv() {
     const columns = this.grid[1];
-    return [["row", "column", ...this.names], ...this.panels[0].index.map((_, cell) => [Math.floor(cell / columns), cell % columns, ...this.panels.map((p) => p.index[cell])])];
+    return [
+      ["row", "column", ...this.names],
+      ...this.panels[0].index.map((_, cell) => [
+        Math.floor(cell / columns),
+        cell % columns,
+        ...this.panels.map((p) => p.index[cell]),
+      ]),
+    ];
   }
 }
-

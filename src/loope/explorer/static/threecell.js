@@ -1,12 +1,11 @@
 // Three-Cell: drag three cells, see four answers, and what a small model says.
-import { font } from "./colours.js";
 import { json } from "./data.js";
-import { gridControl, h, readGrid, say } from "./dom.js";
+import { gridControl, h, lede, offeredGrid, say } from "./dom.js";
+import { drawCells } from "./draw-cells.js";
 import { GridCanvas } from "./grid.js";
 import { threeCellPython } from "./python.js";
 import { answer, explain, TASKS } from "./questions.js";
 
-const PAINT = ["#ff3b30", "#2fd158", "#3d7bff"];
 const ASKS = {
   distance: "Is RG longer than RB?",
   orientation: "Which way do R, G, B run?",
@@ -22,11 +21,19 @@ export class ThreeCell {
   }
 
   show(params) {
-    this.grid = readGrid(params.get("grid") ?? "7x7") ?? [7, 7];
-    const [height, width] = this.grid, given = (params.get("cells") ?? "").split("-").map(Number);
-    const fits = given.length === 6 && given.every((value, place) => value >= 0 && value < (place % 2 ? width : height));
-    const [r, g, b, ...rest] = fits ? given : [5, 1, 1, 2, 3, 5].map((v, place) => Math.min(v, (place % 2 ? width : height) - 1));
-    this.cells = [[r, g], [b, rest[0]], [rest[1], rest[2]]];
+    this.grid = offeredGrid(this.catalogue, params.get("grid"), "7x7");
+    const [height, width] = this.grid,
+      given = (params.get("cells") ?? "").split("-").map(Number);
+    const fits =
+      given.length === 6 && given.every((value, place) => value >= 0 && value < (place % 2 ? width : height));
+    const [r, g, b, ...rest] = fits
+      ? given
+      : [5, 1, 1, 2, 3, 5].map((v, place) => Math.min(v, (place % 2 ? width : height) - 1));
+    this.cells = [
+      [r, g],
+      [b, rest[0]],
+      [rest[1], rest[2]],
+    ];
     this.moving = Math.max(0, this.catalogue.colours.indexOf(params.get("moving")));
     this.question = params.get("question") in ASKS ? params.get("question") : "distance";
     this.wrongs = params.get("wrong") === "1";
@@ -35,7 +42,12 @@ export class ThreeCell {
   }
 
   params() {
-    const params = [["grid", this.grid.join("x")], ["cells", this.cells.flat().join("-")], ["moving", this.catalogue.colours[this.moving]], ["question", this.question]];
+    const params = [
+      ["grid", this.grid.join("x")],
+      ["cells", this.cells.flat().join("-")],
+      ["moving", this.catalogue.colours[this.moving]],
+      ["question", this.question],
+    ];
     return this.wrongs ? [...params, ["wrong", 1]] : params;
   }
 
@@ -48,19 +60,58 @@ export class ThreeCell {
       move: (key) => this.put(this.map.step(this.place(this.moving), key), true),
       key: (event) => this.choose("rgb".indexOf(event.key.toLowerCase())),
     });
-    this.rows = Object.fromEntries(Object.keys(ASKS).map((task) => {
-      const row = { how: h("p.how"), says: h("p.says"), model: h("p.model") };
-      row.root = h("button.question", { type: "button", onclick: () => ((this.question = task), this.update()) }, h("h2", {}, ASKS[task]), row.says, row.how, row.model);
-      return [task, row];
-    }));
-    const wrongs = h("input", { type: "checkbox", checked: this.wrongs, onchange: () => ((this.wrongs = wrongs.checked), this.update()) });
+    this.rows = Object.fromEntries(
+      Object.keys(ASKS).map((task) => {
+        const row = { how: h("p.how"), says: h("p.says"), model: h("p.model") };
+        row.root = h(
+          "button.question",
+          { type: "button", onclick: () => ((this.question = task), this.update()) },
+          h("h2", {}, ASKS[task]),
+          row.says,
+          row.how,
+          row.model,
+        );
+        return [task, row];
+      }),
+    );
+    const wrongs = h("input", {
+      type: "checkbox",
+      checked: this.wrongs,
+      onchange: () => ((this.wrongs = wrongs.checked), this.update()),
+    });
     this.note = h("p.hint", { role: "status" });
     this.root.replaceChildren(
-      h("p.lede", {}, "Three coloured cells, four questions that only position can answer. ", h("span.hint", {}, "Drag the cells; with the keyboard, R, G or B chooses one and arrow keys move it.")),
-      h("div.controls", {},
-        gridControl(catalogue, this.grid.join("x"), (grid) => this.show(new URLSearchParams(this.params().filter(([k]) => k !== "grid" && k !== "cells").concat([["grid", grid]])))),
-        catalogue.model ? h("label.check", {}, wrongs, " where the model would be wrong, if the last cell moved there") : ""),
-      h("div.side", {}, h("article.card", {}, this.map.element, this.note), h("div.questions", {}, Object.values(this.rows).map((row) => row.root))));
+      lede(
+        "Three coloured cells, four questions that only position can answer.",
+        "Drag the cells; with the keyboard, R, G or B chooses one and arrow keys move it.",
+      ),
+      h(
+        "div.controls",
+        {},
+        gridControl(catalogue, this.grid.join("x"), (grid) =>
+          this.show(
+            new URLSearchParams(
+              this.params()
+                .filter(([k]) => k !== "grid" && k !== "cells")
+                .concat([["grid", grid]]),
+            ),
+          ),
+        ),
+        catalogue.model
+          ? h("label.check", {}, wrongs, " where the model would be wrong, if the last cell moved there")
+          : "",
+      ),
+      h(
+        "div.side",
+        {},
+        h("article.card", {}, this.map.element, this.note),
+        h(
+          "div.questions",
+          {},
+          Object.values(this.rows).map((row) => row.root),
+        ),
+      ),
+    );
     this.map.shape(...this.grid);
   }
 
@@ -83,11 +134,19 @@ export class ThreeCell {
     if (this.owner(cell) >= 0) return; // taken
     this.cells[this.moving] = [Math.floor(cell / this.grid[1]), cell % this.grid[1]];
     this.update();
-    if (spoken) say(`${this.catalogue.colours[this.moving]} at row ${this.cells[this.moving].join(", column ")}. ${Object.values(this.rows).map((row) => row.says.textContent).join(". ")}`);
+    if (spoken)
+      say(
+        `${this.catalogue.colours[this.moving]} at row ${this.cells[this.moving].join(", column ")}. ${Object.values(
+          this.rows,
+        )
+          .map((row) => row.says.textContent)
+          .join(". ")}`,
+      );
   }
 
   update() {
-    const told = (this.told = answer(this.cells, this.grid)), how = explain(told, this.grid);
+    const told = (this.told = answer(this.cells, this.grid)),
+      how = explain(told, this.grid);
     for (const [task, row] of Object.entries(this.rows)) {
       row.how.textContent = how[task];
       row.says.textContent = told.turn || task !== "orientation" ? this.words(task, told.bits) : "they are on one line";
@@ -103,15 +162,22 @@ export class ThreeCell {
   }
 
   async ask() {
-    const { model } = this.catalogue, key = String([this.cells, this.moving]);
+    const { model } = this.catalogue,
+      key = String([this.cells, this.moving]);
     this.model = null;
     delete this.root.dataset.ready;
-    const reason = !model ? "The model answers where the explorer runs with its server: loope explore."
-      : String(model.grid) !== String(this.grid) ? `The model was trained on ${model.grid.join("x")}.`
-      : !this.told.turn ? "On one line: Three-Cell has no such sample, and the model is not asked." : "";
+    const reason = !model
+      ? "The model answers where the explorer runs with its server: loope explore."
+      : String(model.grid) !== String(this.grid)
+        ? `The model was trained on ${model.grid.join("x")}.`
+        : !this.told.turn
+          ? "On one line: Three-Cell has no such sample, and the model is not asked."
+          : "";
     this.note.textContent = reason;
     try {
-      const said = reason ? null : await json(`api/three-cell/${this.catalogue.colours[this.moving]}/${this.cells.flat().join("-")}.json`);
+      const said = reason
+        ? null
+        : await json(`api/three-cell/${this.catalogue.colours[this.moving]}/${this.cells.flat().join("-")}.json`);
       if (key !== String([this.cells, this.moving])) return; // moved on meanwhile
       this.model = said;
     } catch (error) {
@@ -124,7 +190,8 @@ export class ThreeCell {
       line.className = `model ${right ? "right" : "wrong"}`;
     }
     if (this.model && this.wrongs) {
-      const tried = this.model.wrong.filter((count) => count != null), bad = tried.filter((count) => count > 0).length;
+      const tried = this.model.wrong.filter((count) => count != null),
+        bad = tried.filter((count) => count > 0).length;
       this.note.textContent = `With ${this.catalogue.colours[this.moving]} elsewhere, the model errs at ${bad} of ${tried.length} places.`;
     }
     this.draw();
@@ -133,69 +200,23 @@ export class ThreeCell {
 
   // How sure of all of a question's bits.
   sure(task) {
-    const chance = TASKS[task].map((bit) => 1 / (1 + Math.exp(-Math.abs(this.model.logits[bit])))).reduce((one, two) => one * two);
-    return `${Math.round(100 * chance)} %`;
+    const chance = TASKS[task]
+      .map((bit) => 1 / (1 + Math.exp(-Math.abs(this.model.logits[bit]))))
+      .reduce((one, two) => one * two);
+    return chance > 0.99 ? "over 99 %" : `${Math.round(100 * chance)} %`;
   }
 
   draw() {
-    this.map.show((map) => {
-      const { context, size } = map, thin = Math.max(1.5, size / 22);
-      map.cells(() => "#16171d");
-      if (this.wrongs && this.model) {
-        map.cells((cell) => this.model.wrong[cell] && `rgb(255 196 60 / ${0.22 + 0.13 * this.model.wrong[cell]})`);
-      }
-      const [red, green, blue] = [0, 1, 2].map((which) => map.centre(this.place(which)));
-      this.construction(map, red, green, blue, thin);
-      this.cells.forEach((_, which) => {
-        const [x, y] = map.centre(this.place(which)), side = size * 0.84;
-        context.fillStyle = PAINT[which];
-        context.beginPath();
-        context.roundRect(x - side / 2, y - side / 2, side, side, size * 0.12);
-        context.fill();
-        if (which === this.moving) Object.assign(context, { strokeStyle: "#fff", lineWidth: thin * 1.4 }), context.stroke();
-        Object.assign(context, { fillStyle: "#fff", font: font(size * 0.42), textAlign: "center", textBaseline: "middle" });
-        context.fillText("RGB"[which], x, y + size * 0.02);
-      });
-    });
-  }
-
-  // What the chosen question is about.
-  construction(map, red, green, blue, thin) {
-    const { context, canvas } = map, white = "#ffffffd0";
-    const shape = (fill, ...points) => {
-      context.fillStyle = fill;
-      context.beginPath();
-      points.forEach(([x, y]) => context.lineTo(x, y));
-      context.fill();
-    };
-    if (this.question === "orientation") {
-      shape("#ffffff26", red, green, blue);
-      map.line([red, green, blue, red], white, thin);
-      for (const [from, to] of [[red, green], [green, blue], [blue, red]]) this.arrow(map, from, [(from[0] + 2 * to[0]) / 3, (from[1] + 2 * to[1]) / 3], white, thin);
-    } else if (this.question === "vector_sum") {
-      const centre = [canvas.width / 2, canvas.height / 2], [x, y] = this.told.sum;
-      for (const end of [red, green, blue]) map.line([centre, end], "#ffffff80", thin, [thin * 2, thin * 3]);
-      this.arrow(map, centre, [centre[0] + (x / 2) * map.size, centre[1] - (y / 2) * map.size], "#ffd166", thin * 2);
-      map.dot(...centre, thin * 2, "#fff");
-    } else {
-      if (this.question === "area") {
-        shape("#2fd15855", red, green, [green[0], canvas.height], [red[0], canvas.height]);
-        shape("#3d7bff66", red, blue, [blue[0], canvas.height], [red[0], canvas.height]);
-      }
-      map.line([red, green], PAINT[1], thin * 1.5);
-      map.line([red, blue], PAINT[2], thin * 1.5);
-    }
-  }
-
-  arrow(map, from, to, colour, width) {
-    const angle = Math.atan2(to[1] - from[1], to[0] - from[0]), wing = (turn) => [to[0] - 5 * width * Math.cos(angle + turn), to[1] - 5 * width * Math.sin(angle + turn)];
-    map.line([from, to], colour, width);
-    map.line([wing(0.5), to, wing(-0.5)], colour, width);
+    this.map.show((map) => drawCells(map, this));
   }
 
   python() {
     const { model } = this.catalogue;
-    return threeCellPython({ grid: this.grid, cells: this.cells, model: model && String(model.grid) === String(this.grid) ? model : null });
+    return threeCellPython({
+      grid: this.grid,
+      cells: this.cells,
+      model: model && String(model.grid) === String(this.grid) ? model : null,
+    });
   }
 
   pictures() {
@@ -203,6 +224,14 @@ export class ThreeCell {
   }
 
   csv() {
-    return [["question", "answer", "how", "model"], ...Object.entries(this.rows).map(([task, row]) => [task, row.says.textContent, row.how.textContent, row.model.textContent])];
+    return [
+      ["question", "answer", "how", "model"],
+      ...Object.entries(this.rows).map(([task, row]) => [
+        task,
+        row.says.textContent,
+        row.how.textContent,
+        row.model.textContent,
+      ]),
+    ];
   }
 }
