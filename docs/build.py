@@ -9,6 +9,7 @@ import torch
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 
+import build_explorer
 import build_pesi
 import build_scaling
 import build_three_cell
@@ -17,6 +18,7 @@ from loope.core.files import write_atomic
 from loope.core.grid import Grid
 from loope.encoders import create_encoder
 from loope.encoders.describe import describe
+from loope.explorer.export import export
 from loope.orders import create_order, list_orders
 from loope.reports import plots
 from tests.attach import matrix
@@ -78,6 +80,8 @@ def main() -> None:
     write_atomic(images / "similarity.png", plots.png(plots.similarity(maps, GRID, (4, 9), columns=6)))
     build_pesi.draw(images)
     build_three_cell.draw(images)
+    build_explorer.draw(images)
+    export(ROOT / "docs" / "explore")
 
 
 if __name__ == "__main__":

@@ -118,7 +118,7 @@ def test_a_model_by_name_uses_its_own_grid(monkeypatch):
     monkeypatch.setattr(timm, "create_model", offline)
     shown = runner.invoke(cli.app, ["pesi", "--model", "vit_tiny_patch16_224"])
     assert isinstance(shown.exception, loope.LoopeError)
-    assert "cannot load 'vit_tiny_patch16_224': no network; pass a file with --checkpoint" in str(shown.exception)
+    assert "cannot load 'vit_tiny_patch16_224': no network; give a file of its weights" in str(shown.exception)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import loope
 from loope.cli.demo import demo
 from loope.cli.encoders import encoders
 from loope.cli.experiments import report, run, status, tables
+from loope.cli.explore import explore
 from loope.cli.order import order
 from loope.cli.pesi import pesi
 from loope.cli.segment import segment
@@ -26,7 +27,7 @@ app.command()(order)
 app.command()(encoders)
 app.add_typer(three_cell, name="three-cell")
 app.command()(pesi)
-for command in (run, report, status, tables, segment):
+for command in (run, report, status, tables, segment, explore):
     app.command()(command)
 
 

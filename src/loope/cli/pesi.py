@@ -58,14 +58,13 @@ def pesi(
     from loope.cli.options import read_grid
     from loope.core.grid import Grid as Cells
     from loope.encoders import list_encoders
+    from loope.metrics.tables import model_table, position_table
 
     size = None if grid is None else read_grid(grid)
     rows = []
     if model is not None:
-        rows.append(_table_row(model, _model_table(model, checkpoint, size, table), directions))
+        rows.append(_table_row(model, model_table(model, checkpoint, size, table), directions))
     elif checkpoint is not None:
-        from loope.metrics.tables import position_table
-
         rows.append(_table_row(checkpoint.name, position_table(checkpoint, size, table), directions))
     for name in encoders or ([] if rows else list_encoders()):
         torch.manual_seed(seed)  # for each, so that a row does not depend on those above it
@@ -94,27 +93,6 @@ def _table_row(name: str, table: Tensor, directions: int) -> Measured:
 
     grid = as_grid(tuple(table.shape[:2]))
     return Measured(name, grid, table.shape[-1], summarize(cosine_similarity(table), grid, directions), None)
-
-
-def _model_table(name: str, checkpoint: Path | None, grid: Grid | None, table: str | None) -> Tensor:
-    """The positions of a timm model: its own grid is known, also where it is not square."""
-    from loope.core.errors import LoopeError, nearest_first, require
-    from loope.metrics.tables import position_table
-
-    try:
-        import timm
-    except ImportError:
-        raise LoopeError("Models by name need timm: pip install 'loope[models]'.") from None
-    near = ", ".join(nearest_first(name, timm.list_models())[:5])
-    require(timm.is_model(name), f"timm has no model {name!r}; nearest are {near}.")
-    if checkpoint is not None:  # as the model lays it out; of the file only the table is read
-        made = timm.create_model(name, pretrained=False)
-        return position_table(checkpoint, grid or getattr(made.patch_embed, "grid_size", None), table)
-    try:
-        made = timm.create_model(name, pretrained=True)
-    except Exception as error:  # whatever the hub and the network may raise
-        raise LoopeError(f"timm cannot load {name!r}: {error}; pass a file with --checkpoint.") from None
-    return position_table(made.state_dict(), grid or getattr(made.patch_embed, "grid_size", None), table)
 
 
 def _as_json(row: Measured) -> dict[str, object]:

@@ -14,7 +14,8 @@ BITS = ("distance_longer", "distance_shorter", "counterclockwise", "area_larger"
 TASKS: dict[str, tuple[int, ...]] = {"distance": (0, 1), "orientation": (2,), "area": (3, 4), "vector_sum": (5,)}
 COLOURS = ("red", "green", "blue")
 
-_WORDS: dict[str, dict[tuple[int, ...], str]] = {
+# What each answer is, for people.
+WORDS: dict[str, dict[tuple[int, ...], str]] = {
     "distance": {(1, 0): "RG is longer than RB", (0, 1): "RG is shorter than RB", (0, 0): "RG is as long as RB"},
     "orientation": {(1,): "R, G, B run counterclockwise", (0,): "R, G, B run clockwise"},
     "area": {
@@ -55,7 +56,7 @@ def in_words(label: Sequence[int]) -> dict[str, str]:
     """
     bits = [int(bit) for bit in label]
     try:
-        return {task: _WORDS[task][tuple(bits[place] for place in places)] for task, places in TASKS.items()}
+        return {task: WORDS[task][tuple(bits[place] for place in places)] for task, places in TASKS.items()}
     except (KeyError, IndexError):
         raise LoopeError(
             f"A Three-Cell label is six bits, of which 0 and 1, and 3 and 4, are not both set; got {bits}."

@@ -35,7 +35,7 @@ def describe(grid: Grid, dim: int = 768, pattern: str = "*") -> list[Description
 
 def _describe(name: str, cls: type[PositionalEncoder], grid: Grid, dim: int) -> Description:
     try:
-        made = create_encoder(name, dim, grid, patch_size=16, heads=_heads(dim), depth=12)
+        made = create_encoder(name, dim, grid, patch_size=16, heads=usual_heads(dim), depth=12)
     except LoopeError:  # a width it cannot take
         made = None
     return Description(
@@ -48,6 +48,6 @@ def _describe(name: str, cls: type[PositionalEncoder], grid: Grid, dim: int) -> 
     )
 
 
-def _heads(dim: int) -> int:
+def usual_heads(dim: int) -> int:
     """Heads of about 64 channels that divide the width."""
     return next(count for count in range(max(1, dim // 64), 0, -1) if dim % count == 0)

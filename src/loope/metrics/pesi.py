@@ -87,7 +87,7 @@ def pesi(embedding: Tensor, directions: int = 60) -> Pesi:
     def rows(image: int, centres: slice) -> Tensor:
         return vectors[image, centres] @ vectors[image].T  # a few centres at a time: E as a whole is never in memory
 
-    return _scores(rows, place, vectors.new_ones(len(vectors)), embedding.shape[:-3], levels)
+    return _warned(_scores(rows, place, vectors.new_ones(len(vectors)), embedding.shape[:-3], levels))
 
 
 def pesi_from_similarity(similarity: Tensor, grid: GridLike, directions: int = 60) -> Pesi:
@@ -107,6 +107,11 @@ def pesi_from_similarity(similarity: Tensor, grid: GridLike, directions: int = 6
         >>> f"{pesi_from_similarity(loope.encoder_similarity(rope), 14).m_u:.4f}"
         '1.9975'
     """
+    return _warned(measure(similarity, grid, directions))
+
+
+def measure(similarity: Tensor, grid: GridLike, directions: int = 60) -> Pesi:
+    """As `pesi_from_similarity`, without a warning: for those who look at `smallest_mean`, in any thread."""
     given, cells = similarities(similarity, grid)
     place = geometry(cells, check_directions(directions), similarity.device)
     return _scores(given.rows, place, given.largest, similarity.shape[:-2], dense_ranks)
@@ -191,15 +196,19 @@ def _scores(
     *scores, means = torch.stack(images).unbind(-1)  # (B, N) each
     maps = Maps(*(score.view(*batch, *place.grid) for score in scores))
     smallest = means.amin(-1) / torch.where(largest > 0, largest, 1)
-    if bool((smallest < NEAR_ZERO).any()):
+    m_u, m_d, a_su, a_su_bounded = (score.mean((-2, -1)) for score in maps)
+    return Pesi(m_u, m_d, a_su, a_su_bounded, parts.ceiling(place), smallest.view(batch), maps)
+
+
+def _warned(scores: Pesi) -> Pesi:
+    if bool((scores.smallest_mean < NEAR_ZERO).any()):
         warnings.warn(
-            f"A_SU divides by the mean similarity of each ring, and one is {smallest.min():.1e} of the largest "
-            "similarity: it says little here. `a_su_bounded` does not divide by it.",
+            f"A_SU divides by the mean similarity of each ring, and one is {scores.smallest_mean.min():.1e} of the "
+            "largest similarity: it says little here. `a_su_bounded` does not divide by it.",
             LoopeWarning,
             stacklevel=3,
         )
-    m_u, m_d, a_su, a_su_bounded = (score.mean((-2, -1)) for score in maps)
-    return Pesi(m_u, m_d, a_su, a_su_bounded, parts.ceiling(place), smallest.view(batch), maps)
+    return scores
 
 
 Part = Callable[[Tensor, Geometry, slice], Tensor]

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import NamedTuple
 
 from torch import Tensor
 
-from loope.core.errors import LoopeWarning
 from loope.core.grid import GridLike
 from loope.metrics.beyond import nearness_correlation, translation_consistency
-from loope.metrics.pesi import NEAR_ZERO, pesi_from_similarity
+from loope.metrics.pesi import NEAR_ZERO, Pesi, measure
 
 
 class Summary(NamedTuple):
@@ -34,9 +32,11 @@ class Summary(NamedTuple):
 
 def summarize(similarity: Tensor, grid: GridLike, directions: int = 60) -> Summary:
     """Measure one `(N, N)` similarity in every way; what A_SU would warn of is in the summary instead."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LoopeWarning)
-        scores = pesi_from_similarity(similarity, grid, directions)
+    return summary_of(measure(similarity, grid, directions), similarity, grid)
+
+
+def summary_of(scores: Pesi, similarity: Tensor, grid: GridLike) -> Summary:
+    """The summary of a similarity whose PESI is there already."""
     return Summary(
         m_u=scores.m_u.item(),
         m_d=scores.m_d.item(),

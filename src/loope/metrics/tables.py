@@ -54,6 +54,37 @@ def position_table(weights: Weights, grid: GridLike | None = None, name: str | N
     return fitting[0]
 
 
+def model_table(
+    model: str, checkpoint: Path | None = None, grid: GridLike | None = None, name: str | None = None
+) -> Tensor:
+    """The learned positions of a timm model's patches: its own grid is known, also where it is not square.
+
+    Args:
+        model: the model's name.
+        checkpoint: a `.safetensors` file of its weights, of which only the table is read; timm's own if not given.
+        grid: (height, width) of the patches; the model's if not given.
+        name: the tensor's name, where there are several tables.
+
+    Returns:
+        `(h, w, D)`.
+
+    Raises:
+        LoopeError: if timm has no such model or cannot load it, and as `position_table` does.
+    """
+    try:
+        import timm
+    except ImportError:
+        raise LoopeError("Models by name need timm: pip install 'loope[models]'.") from None
+    near = ", ".join(nearest_first(model, timm.list_models())[:5])
+    require(timm.is_model(model), f"timm has no model {model!r}; nearest are {near}.")
+    try:
+        made = timm.create_model(model, pretrained=checkpoint is None)
+    except Exception as error:  # whatever the hub and the network may raise
+        raise LoopeError(f"timm cannot load {model!r}: {error}; give a file of its weights.") from None
+    own = getattr(made.patch_embed, "grid_size", None)
+    return position_table(made.state_dict() if checkpoint is None else checkpoint, grid or own, name)
+
+
 def _candidates(weights: Weights, name: str | None) -> dict[str, Tensor]:
     """The tensor of that name, or all that are called like a table of positions."""
     if not isinstance(weights, Mapping):

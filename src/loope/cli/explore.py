@@ -1,0 +1,96 @@
+"""`loope explore`: the page on which one sees what an encoding does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    import socket
+
+PORT = 8477
+MOST_CONNECTIONS = 256
+
+
+def explore(
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 lets other machines in.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 for any that is free.", min=0, max=65535)] = PORT,
+    browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
+    export: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write the page as static files instead, for any web server.")
+    ] = None,
+) -> None:
+    """Explore encodings in the browser: compare encoders, orders, LOOPE on an image, Three-Cell.
+
+    Examples:
+        loope explore
+
+        loope explore --export out/explorer
+    """
+    if export is not None:
+        _export(export)
+        return
+
+    from loope.core.errors import LoopeError
+
+    try:
+        import uvicorn
+
+        from loope.explorer.app import create_app
+        from loope.explorer.guard import is_loopback
+    except ImportError:
+        raise LoopeError("The explorer needs its server: pip install 'loope[explore]'.") from None
+    local = is_loopback(host)
+    listening = _listen(host, port)
+    shown = f"[{host}]" if ":" in host else host
+    address = f"http://{shown if local else 'localhost'}:{listening.getsockname()[1]}/"
+    typer.echo(f"The explorer is at {address} (Ctrl+C ends it).")
+    if not local:
+        typer.secho(
+            f"Warning: on {host} everyone who can reach this machine can use it, send it files and keep it busy.",
+            fg=typer.colors.YELLOW,
+            err=True,
+        )
+    if browser:
+        _open(address)
+    config = uvicorn.Config(create_app(local), log_level="warning", limit_concurrency=MOST_CONNECTIONS)
+    uvicorn.Server(config).run(sockets=[listening])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Bound and listening before anything else starts: a browser that comes early waits instead of failing."""
+    import os
+    import socket
+
+    from loope.core.errors import LoopeError
+
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        reason = os.strerror(error.errno or 0)
+        raise LoopeError(
+            f"Cannot listen on {host}, port {port}: {reason}; choose another with --port, 0 for any free one."
+        ) from None
+
+
+def _open(address: str) -> None:
+    """In a thread: some browsers do not come back before they are closed."""
+    import threading
+    import webbrowser
+
+    threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+
+
+def _export(folder: Path) -> None:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from loope.explorer.export import export
+
+    console = Console()
+    with Progress(console=console, transient=True) as progress:
+        task = progress.add_task("Writing the page", total=1)
+        count = export(folder, lambda share: progress.update(task, completed=share))
+    console.print(f"{count} files in [bold]{folder}[/bold]; any web server can send them.")

@@ -1,0 +1,125 @@
+"""The server: addresses, limits and errors in words. What it sends is made in `answers`."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from loope.core.errors import LoopeError
+from loope.explorer.guard import Guard
+from loope.explorer.work import Busy, Work
+
+if TYPE_CHECKING:
+    from loope.explorer.answers import Answers
+
+STATIC = Path(__file__).parent / "static"
+MOST_BYTES = 32 * 2**20  # of a body
+MOST_SENDING = 4  # bodies read at once
+SECONDS = 60  # to send a body in
+TYPES = {".json": "application/json", ".bin": "application/octet-stream"}
+
+GRID = "{height:int}x{width:int}"
+GETS = {
+    "/api/catalogue.json": "catalogue",
+    f"/api/similarity/{{choice}}/{GRID}/{{dim:int}}.bin": "similarity",
+    f"/api/order/{{name}}/{GRID}.json": "order",
+    "/api/three-cell/{moving}/{cells}.json": "three_cell",
+}
+POSTS = {"/api/file.json": "receive", "/api/offsets.json": "offsets"}
+
+
+class Server:
+    """What the addresses share."""
+
+    def __init__(self, local: bool):
+        self.local = local
+        self.work = Work()
+        self.sending = 0
+
+    @cached_property
+    def answers(self) -> Answers:
+        """Imported when first asked, in a worker: the page is there before torch."""
+        from loope.explorer.answers import Answers
+
+        return Answers(self.local)
+
+    async def get(self, name: str, request: Request) -> Response:
+        """Send what an address stands for."""
+        return await self._send(request, name, request.url.path, request.path_params)
+
+    async def post(self, name: str, request: Request) -> Response:
+        """Send what is made of a body."""
+        body = await self._body(request)
+        key = (request.url.path, request.url.query, hashlib.sha256(body).digest())
+        return await self._send(request, name, key, {"body": body, "query": dict(request.query_params)})
+
+    async def _send(self, request: Request, name: str, key: Any, arguments: dict[str, Any]) -> Response:
+        made = await self.work.get(key, lambda: getattr(self.answers, name)(**arguments))
+        return Response(made, media_type=TYPES[Path(request.url.path).suffix])
+
+    async def _body(self, request: Request) -> bytes:
+        """What is sent, if it is not too much, too slow, or too many at once."""
+        if self.sending >= MOST_SENDING:
+            raise Busy
+        self.sending += 1
+        body = bytearray()
+        try:
+            with anyio.fail_after(SECONDS):
+                async for part in request.stream():
+                    body += part
+                    if len(body) > MOST_BYTES:
+                        raise HTTPException(413, f"A file may have up to {MOST_BYTES // 2**20} MB; send a smaller one.")
+        except TimeoutError:
+            raise HTTPException(408, f"The file did not arrive within {SECONDS} seconds; try again.") from None
+        finally:
+            self.sending -= 1
+        return bytes(body)
+
+    @asynccontextmanager
+    async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        """Make ready what the page asks for first, while the browser opens it."""
+        first = asyncio.ensure_future(self.work.get("/api/catalogue.json", lambda: self.answers.catalogue()))
+        yield
+        self.work.close()
+        first.cancel()
+
+
+async def _explain(request: Request, error: Exception) -> Response:
+    """Errors in words, as JSON."""
+    if isinstance(error, HTTPException):
+        return JSONResponse({"error": error.detail}, error.status_code)
+    if isinstance(error, Busy):
+        return JSONResponse({"error": str(error)}, 503, {"Retry-After": "1"})
+    if isinstance(error, LoopeError):
+        return JSONResponse({"error": str(error)}, 400)
+    return JSONResponse({"error": "Something went wrong in the explorer; its terminal says what."}, 500)
+
+
+def create_app(local: bool = True) -> Guard:
+    """The explorer as an ASGI application.
+
+    Args:
+        local: whether it is for this machine alone.
+    """
+    server = Server(local)
+    routes: list[BaseRoute] = [Route(path, partial(server.get, name)) for path, name in GETS.items()]
+    routes += [Route(path, partial(server.post, name), methods=["POST"]) for path, name in POSTS.items()]
+    routes.append(Mount("/", StaticFiles(directory=STATIC, html=True)))
+    handlers: dict[Any, Callable[[Request, Exception], Awaitable[Response]]] = dict.fromkeys(
+        (HTTPException, LoopeError, Exception), _explain
+    )
+    # Around all of it: an answer to a fault of ours has the headers too.
+    return Guard(Starlette(routes=routes, exception_handlers=handlers, lifespan=server.lifespan), local)

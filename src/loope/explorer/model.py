@@ -1,0 +1,80 @@
+"""The small model that ships with the page: LOOPE in a tiny ViT, trained on Three-Cell by docs/explorer_model.py."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from loope.core.errors import LoopeError, one_of, require
+from loope.core.three_cell import COLOURS
+from loope.data.three_cell.questions import answer, signed_area
+from loope.data.three_cell.rendering import render
+from loope.encoders.loope import Loope
+from loope.explorer.offsets import read_encoder
+from loope.explorer.uploads import read_weights
+from loope.explorer.wire import to_json
+
+SHIPPED = Path(__file__).parent / "three-cell.safetensors"
+
+
+@lru_cache(maxsize=1)
+def shipped() -> nn.Module:
+    """The model in float32 and evaluation mode; it is stored in half of that."""
+    try:
+        from loope.attach.checkpoint import load
+
+        return load(SHIPPED).float()
+    except ImportError:
+        raise LoopeError("The shipped model needs timm and safetensors: pip install 'loope[models]'.") from None
+
+
+@lru_cache(maxsize=1)
+def shipped_encoder() -> Loope:
+    """Its LOOPE, without the model around it: most of the page does not wait for timm."""
+    return read_encoder(read_weights(SHIPPED.read_bytes()))
+
+
+def ask(cells: list[int], moving: str) -> bytes:
+    """What the model answers, and where it would be wrong if one cell were elsewhere.
+
+    Args:
+        cells: row and column of red, green and blue.
+        moving: the colour that is tried at every cell of the grid.
+
+    Returns:
+        JSON: the six `label` bits, the model's six `logits`, and `wrong`, for each place of the moving cell the number
+        of bits that the model gets wrong, null where the three cells would be on one line.
+
+    Raises:
+        LoopeError: for cells that do not lie on the model's grid.
+    """
+    one_of("colour", moving, COLOURS)
+    encoder = shipped_encoder()
+    grid = encoder.grid
+    require(len(cells) == 6, f"Three cells are six numbers, row and column of each, got {len(cells)}.")
+    asked = torch.tensor(cells).view(1, 3, 2)
+    elsewhere = asked.repeat(grid.size, 1, 1)
+    elsewhere[:, COLOURS.index(moving)] = torch.stack(grid.coordinates(), dim=1)
+    every = torch.cat((asked, elsewhere))
+    with torch.no_grad():
+        logits = shipped()(render(every, grid, encoder.patch_size))
+    labels = answer(every, grid)
+    wrong = ((logits > 0) != labels.bool()).sum(1)[1:].tolist()
+    valid = (signed_area(elsewhere) != 0).tolist()
+    return to_json(
+        {
+            "label": labels[0].tolist(),
+            "logits": logits[0].tolist(),
+            "wrong": [count if good else None for count, good in zip(wrong, valid, strict=True)],
+        }
+    )
+
+
+def about() -> dict[str, Any]:
+    """Its grid and patch size, for the page."""
+    encoder = shipped_encoder()
+    return {"grid": list(encoder.grid), "patch": encoder.patch_size}

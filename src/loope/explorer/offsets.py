@@ -1,0 +1,91 @@
+"""LOOPE on an image: how far each patch moves along the curve, and which neighbours change places."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any
+
+import torch
+
+from loope.attach import specs
+from loope.attach.checkpoint import KEY
+from loope.core.errors import LoopeError, one_of, require
+from loope.core.grid import Grid
+from loope.encoders.base import create_encoder
+from loope.encoders.loope import Loope
+from loope.explorer.catalogue import check_size
+from loope.explorer.uploads import PIXELS, Weights, read_image, to_pixels
+from loope.explorer.wire import to_json
+
+ENCODER = "loope.encoders.0."
+MOST_PATCH = 64
+_LOOKING = threading.Lock()  # an encoder keeps what it made for the last grids, and threads must not do so at once
+
+
+def read_encoder(weights: Weights) -> Loope:
+    """LOOPE out of a file that `loope.save` wrote; the model around it is not built, whatever the file says of it.
+
+    Raises:
+        LoopeError: if there is no LOOPE in it.
+    """
+    require(KEY in weights.metadata, "The file was not written by loope.save, so that it holds no LOOPE.")
+    try:
+        recipe = json.loads(weights.metadata[KEY])
+        chosen = specs.from_json(json.dumps(recipe["attach"]))["encoders"]
+        number = next((n for n, (name, _) in enumerate(chosen) if name == "loope"), None)
+        require(number is not None, f"The model has {', '.join(name for name, _ in chosen)} attached, but no LOOPE.")
+        prefix = f"{ENCODER}{number}."
+        state = {k.removeprefix(prefix): v.float() for k, v in weights.tensors.items() if k.startswith(prefix)}
+        return _build(chosen[number][1], state, recipe["size"])  # type: ignore[index]
+    except LoopeError:
+        raise
+    except Exception as error:  # whatever a foreign or damaged recipe sets off
+        raise LoopeError(f"The file's LOOPE cannot be built: {type(error).__name__}: {error}.") from None
+
+
+def _build(options: dict[str, Any], state: dict[str, torch.Tensor], size: list[int]) -> Loope:
+    _, seen, patch, _ = state["generator.patches.weight"].shape
+    require(patch <= MOST_PATCH, f"The explorer takes patches of up to {MOST_PATCH} pixels, got {patch}.")
+    grid = Grid(size[0] // patch, size[1] // patch)
+    check_size(grid)
+    # X_C has nothing to do with width and frequencies: two channels do.
+    kept = {key: value for key, value in options.items() if key != "frequencies"}
+    channels = seen - 2 * ("xy" in kept.get("inputs", "rgb+xy"))
+    encoder = create_encoder("loope", 2, grid, patch_size=patch, channels=max(channels, 1), **kept)
+    assert isinstance(encoder, Loope)  # noqa: S101  (for the type checker)
+    encoder.load_state_dict(state)
+    return encoder.eval()
+
+
+def offsets_data(encoder: Loope, image: bytes, grid: Grid | None, scale: str) -> bytes:
+    """JSON: the grid, X_G as `index`, X_C as `offsets`, and `swapped`, pairs of cells that change places on the curve.
+
+    Neighbours on the curve change places where the first one's X_G + X_C is above the second one's.
+
+    Raises:
+        LoopeError: for an image that cannot be read, or a grid that is too large.
+    """
+    one_of("scale of pixels", scale, PIXELS)
+    seen = encoder.generator.channels if encoder.generator.reads_image else 3
+    require(seen == 3, f"This LOOPE reads images of {seen} channels, and pictures have 3.")
+    place = grid or encoder.grid
+    check_size(place)
+    patch = encoder.patch_size
+    pixels = to_pixels(read_image(image), Grid(place.height * patch, place.width * patch), scale)
+    with torch.no_grad(), _LOOKING:
+        index = encoder.constant("_index", place).long()
+        moved = encoder.offsets(pixels, place)[0]
+    refined = index + moved
+    along = index.argsort()  # the cell at each position
+    first, second = along[:-1], along[1:]
+    swapped = refined[first] > refined[second]
+    return to_json(
+        {
+            "grid": list(place),
+            "patch": patch,
+            "index": index.tolist(),
+            "offsets": moved.tolist(),
+            "swapped": torch.stack((first, second), dim=1)[swapped].tolist(),
+        }
+    )

@@ -1,0 +1,105 @@
+// Elements in one line each: h("div.card", {onclick}, "text", child).
+export function h(name, props = {}, ...children) {
+  const [tag, ...classes] = name.split(".");
+  const element = document.createElement(tag || "div");
+  if (classes.length) element.className = classes.join(" ");
+  for (const [key, value] of Object.entries(props)) {
+    if (key in element && key !== "list") element[key] = value;
+    else if (value !== false && value != null) element.setAttribute(key, value);
+  }
+  element.append(...children.flat().filter((child) => child != null));
+  return element;
+}
+
+export function select(label, options, value, onchange) {
+  const made = h(
+    "select",
+    { onchange: () => onchange(made.value), "aria-label": label },
+    options.map((each) => (each.group ? h("optgroup", { label: each.group }, each.options.map(option)) : option(each))),
+  );
+  made.value = value;
+  return made;
+}
+
+function option(each) {
+  const { value, text } = typeof each === "object" ? each : { value: each, text: each };
+  return h("option", { value }, text);
+}
+
+// A label above its control.
+export function field(label, control) {
+  return h("label.field", {}, h("span", {}, label), control);
+}
+
+// What goes wrong with a file is told in `message`.
+export function filePicker(label, accept, message, take) {
+  const chosen = async () => {
+    try {
+      if (input.files[0]) await take(input.files[0]);
+    } catch (error) {
+      message.replaceChildren(problem(error));
+    }
+  };
+  const input = h("input", { type: "file", accept, onchange: chosen });
+  return h("label.button", {}, label, input);
+}
+
+// Grids are typed; known ones are offered. Without a server only those can be chosen.
+export function gridControl(catalogue, value, onchange) {
+  if (!catalogue.free) return field("grid", select("grid", catalogue.grids, value, onchange));
+  const list = h(
+    "datalist",
+    { id: `grids-${Math.random().toString(36).slice(2)}` },
+    catalogue.grids.map((g) => h("option", { value: g })),
+  );
+  const input = h("input", {
+    value,
+    size: 7,
+    list: list.id,
+    spellcheck: false,
+    "aria-label": "grid, height x width",
+    onchange: () => {
+      const read = readGrid(input.value);
+      input.setCustomValidity(read ? "" : "Write it as HEIGHTxWIDTH, for example 14x14.");
+      if (read) onchange(`${read[0]}x${read[1]}`);
+      else input.reportValidity();
+    },
+  });
+  return h("div.pair", {}, field("grid", input), list);
+}
+
+export function readGrid(text) {
+  const match = /^\s*(\d+)(?:\s*[x×]\s*(\d+))?\s*$/.exec(text);
+  return match && [Number(match[1]), Number(match[2] ?? match[1])];
+}
+
+// The grid of an address, if it can be shown here; any grid can where there is a server.
+export function offeredGrid({ free, grids }, text, usual) {
+  const given = text && readGrid(text);
+  return given && (free || grids.includes(given.join("x"))) ? given : readGrid(usual);
+}
+
+export const number = (value, digits = 4) =>
+  value == null ? "–" : (value + 0).toFixed(digits).replace(/^-(0\.?0*)$/, "$1");
+
+// What a screen reader says; the page shows it elsewhere.
+export function say(text) {
+  document.getElementById("live").textContent = text;
+}
+
+export function problem(error) {
+  return h("p.problem", { role: "alert" }, error.message);
+}
+
+// What a view is about, and how to use it.
+export function lede(title, hint) {
+  return h("div.lede", {}, h("h1", {}, title), h("p.hint", {}, hint));
+}
+
+// Where everything is made anew, whoever uses the keyboard stays at the control it was at.
+export function keepFocus(root, renew) {
+  const controls = () => [...root.querySelectorAll("select, input, button, canvas[tabindex]")];
+  const place = controls().indexOf(document.activeElement);
+  renew();
+  if (place >= 0) controls()[place]?.focus();
+}

@@ -1,0 +1,64 @@
+// Pictures: drawn ones, the same every time, and the visitor's own. An image is {name, bitmap, blob()}.
+function scene(context, side) {
+  const sky = context.createLinearGradient(0, 0, 0, side);
+  sky.addColorStop(0, "#20356b");
+  sky.addColorStop(0.55, "#f2a65a");
+  sky.addColorStop(1, "#f6d7a7");
+  const shape = (fill, ...points) => {
+    context.fillStyle = fill;
+    context.beginPath();
+    points.forEach(([x, y]) => context.lineTo(x * side, y * side));
+    context.fill();
+  };
+  const disc = (fill, x, y, radius) => {
+    context.fillStyle = fill;
+    context.beginPath();
+    context.arc(x * side, y * side, radius * side, 0, 7);
+    context.fill();
+  };
+  shape(sky, [0, 0], [1, 0], [1, 1], [0, 1]);
+  disc("#fff1c9", 0.68, 0.42, 0.11);
+  shape("#4a3f6b", [0, 0.62], [0.22, 0.4], [0.4, 0.58], [0.55, 0.46], [0.8, 0.66], [1, 0.55], [1, 1], [0, 1]);
+  shape("#1f3b3a", [0, 0.78], [0.3, 0.7], [0.7, 0.8], [1, 0.72], [1, 1], [0, 1]);
+  shape("#3a2418", [0.17, 0.9], [0.19, 0.55], [0.22, 0.55], [0.24, 0.9]);
+  for (const [x, y, r] of [
+    [0.2, 0.45, 0.12],
+    [0.12, 0.53, 0.08],
+    [0.28, 0.52, 0.09],
+  ])
+    disc("#14532d", x, y, r);
+}
+
+function threeCells(context, side) {
+  const cell = side / 7;
+  context.fillStyle = "#000";
+  context.fillRect(0, 0, side, side);
+  for (const [fill, row, column] of [
+    ["#f00", 1, 1],
+    ["#0f0", 2, 5],
+    ["#00f", 5, 2],
+  ]) {
+    context.fillStyle = fill;
+    context.fillRect(column * cell, row * cell, cell, cell);
+  }
+}
+
+export const SAMPLES = { landscape: scene, "three cells": threeCells };
+
+export function sample(name) {
+  const bitmap = Object.assign(document.createElement("canvas"), { width: 448, height: 448 });
+  SAMPLES[name](bitmap.getContext("2d"), 448);
+  return {
+    name: `${name.replace(" ", "-")}.png`,
+    bitmap,
+    blob: () => new Promise((done) => bitmap.toBlob(done, "image/png")),
+  };
+}
+
+export async function open(file) {
+  try {
+    return { name: file.name, bitmap: await createImageBitmap(file), blob: async () => file };
+  } catch {
+    throw new Error(`${file.name} is no image that the browser can read.`);
+  }
+}

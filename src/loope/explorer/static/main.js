@@ -1,0 +1,66 @@
+// The page: which view is shown, and what is in its address.
+import { csvBlob, download, pngBlob, showCode } from "./actions.js";
+import { Compare } from "./compare.js";
+import { json } from "./data.js";
+import { h, problem } from "./dom.js";
+import { Offsets } from "./offsets.js";
+import { Orders } from "./order.js";
+import { ThreeCell } from "./threecell.js";
+
+const VIEWS = { compare: Compare, order: Orders, loope: Offsets, "three-cell": ThreeCell };
+const root = document.getElementById("view"),
+  tabs = document.getElementById("tabs");
+const views = {};
+let current = null;
+
+// "#compare?grid=14x14&e=gilbert": the address says all that is shown.
+function address() {
+  const [name, query = ""] = location.hash.slice(1).split("?");
+  return { name: name in VIEWS ? name : "compare", params: new URLSearchParams(query) };
+}
+
+function save(name) {
+  return (params) => {
+    if (name !== current) return;
+    const query = params.map(([key, value]) => `${key}=${encodeURIComponent(value).replaceAll("%2C", ",")}`).join("&");
+    history.replaceState(null, "", `#${name}?${query}`);
+    tabs.querySelector(`[href^="#${name}"]`).href = `#${name}?${query}`;
+  };
+}
+
+function open() {
+  const { name, params } = address();
+  views[current]?.leave?.();
+  current = name;
+  document.title = `${views[name].title} · loope explorer`;
+  for (const tab of tabs.children) tab.setAttribute("aria-current", tab.hash.startsWith(`#${name}`) ? "page" : "false");
+  delete root.dataset.ready;
+  root.dataset.view = name;
+  views[name].show(params);
+}
+
+async function start() {
+  try {
+    const catalogue = await json("api/catalogue.json");
+    for (const [name, View] of Object.entries(VIEWS)) {
+      views[name] = new View(root, { catalogue, save: save(name) });
+      tabs.append(h("a", { href: `#${name}` }, views[name].title));
+    }
+  } catch (error) {
+    return root.replaceChildren(problem(error));
+  }
+  const file = (ending) => `loope-${current}.${ending}`;
+  // Before something is drawn, there is nothing to take along.
+  const button = (text, take) => h("button", { type: "button", onclick: () => root.dataset.ready && take() }, text);
+  document.getElementById("actions").append(
+    button("Copy as Python", () => showCode(views[current].python())),
+    button("PNG", async () => download(file("png"), await pngBlob(views[current].pictures()))),
+    button("CSV", () => download(file("csv"), csvBlob(views[current].csv()))),
+  );
+  document.querySelector(".skip").onclick = (event) => (event.preventDefault(), root.focus()); // the address is the view's
+  addEventListener("hashchange", open);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", open);
+  open();
+}
+
+start();

@@ -1,0 +1,229 @@
+// LOOPE on my image: X_C as a map, how far each patch moves along the curve, and who changes places.
+import { legend } from "./colours.js";
+import { post, slimSafetensors } from "./data.js";
+import { field, filePicker, gridControl, h, keepFocus, lede, number, problem, readGrid, say, select } from "./dom.js";
+import { drawChart, drawHeat, drawMoves } from "./draw-offsets.js";
+import { GridCanvas } from "./grid.js";
+import { open, sample, SAMPLES } from "./images.js";
+import { offsetsPython } from "./python.js";
+
+const PIXELS = [
+  { value: "unit", text: "0 to 1" },
+  { value: "signed", text: "-1 to 1" },
+  { value: "imagenet", text: "ImageNet mean and std" },
+];
+
+export class Offsets {
+  title = "LOOPE on my image";
+
+  constructor(root, { catalogue, save }) {
+    Object.assign(this, { root, catalogue, save, own: null, files: {} });
+  }
+
+  show(params) {
+    if (!this.catalogue.model) {
+      return this.root.replaceChildren(
+        lede("LOOPE reads your image", "This needs the explorer's own server:"),
+        h("pre", {}, "pip install 'loope[explore]'\nloope explore"),
+      );
+    }
+    const known = params.get("image");
+    this.picked = known in SAMPLES ? known : this.own ? "own" : "landscape";
+    this.image = this.picked === "own" ? this.own : sample(this.picked);
+    this.grid = readGrid(params.get("grid") ?? "");
+    this.pixels = params.get("pixels") ?? "unit";
+    this.checkpoint = params.get("checkpoint") ?? "shipped";
+    this.patch = this.data = null;
+    this.render();
+    this.load();
+  }
+
+  params() {
+    const params = [
+      ["image", this.picked],
+      ["pixels", this.pixels],
+      ["checkpoint", this.checkpoint],
+    ];
+    return this.grid ? [...params, ["grid", this.grid.join("x")]] : params;
+  }
+
+  change(changes) {
+    Object.assign(this, changes);
+    this.save(this.params());
+    keepFocus(this.root, () => this.show(new URLSearchParams(this.params())));
+  }
+
+  render() {
+    const panel = (label, toCell = (cell) => cell) =>
+      new GridCanvas(label, {
+        hover: (cell) => this.point(cell == null ? null : toCell(cell)),
+        move: (key) => this.point(this.moves.step(this.patch ?? 0, key), true),
+      });
+    this.moves = panel("The image with the moves of its patches along the curve");
+    this.heat = panel("X_C of each patch");
+    this.chart = panel("X_C along the curve", (cell) => this.along?.[cell % this.along.length]);
+    this.told = h("p.where");
+    this.message = h("div");
+    this.ends = [h("span.number"), h("span.number")];
+    const ramp = h("span.ramp");
+    legend(ramp, "coolwarm");
+    const own = this.own ? [{ value: "own", text: this.own.name }] : [];
+    const images = select("image", [...Object.keys(SAMPLES), ...own], this.picked, (picked) => this.change({ picked }));
+    const weights = select("checkpoint", this.checkpoints(), this.checkpoint, (checkpoint) =>
+      this.change({ checkpoint }),
+    );
+    this.root.replaceChildren(
+      lede(
+        "LOOPE reads the image and moves patches along the curve.",
+        "The model that ships with the page was trained on Three-Cell; choose a file that loope.save wrote for your own.",
+      ),
+      h(
+        "div.controls",
+        {},
+        field("image", images),
+        filePicker("Choose an image", "image/*", this.message, async (file) => {
+          this.own = await open(file);
+          this.change({ picked: "own" });
+        }),
+        field("checkpoint", weights),
+        filePicker("Choose a checkpoint", ".safetensors", this.message, async (file) => {
+          const { id, loope } = await post("api/file.json", await slimSafetensors(file));
+          if (loope.error) throw new Error(loope.error);
+          this.files[id] = file.name;
+          this.change({ checkpoint: id, grid: null });
+        }),
+        gridControl(this.catalogue, this.grid?.join("x") ?? "", (grid) => this.change({ grid: readGrid(grid) })),
+        field(
+          "pixels",
+          select("pixels", PIXELS, this.pixels, (pixels) => this.change({ pixels })),
+        ),
+      ),
+      this.message,
+      this.told,
+      h(
+        "div.deck.two",
+        {},
+        h(
+          "article.card",
+          {},
+          h("h2", {}, "Moves along the curve"),
+          this.moves.element,
+          h("p.hint", {}, "Arrows point to where a patch moves: one cell is X_C = 1."),
+        ),
+        h(
+          "article.card",
+          {},
+          h("h2", {}, "X", h("sub", {}, "C")),
+          this.heat.element,
+          h(
+            "div.hint",
+            {},
+            h("div.legend", {}, this.ends[0], ramp, this.ends[1]),
+            "Linked: they change places on the curve.",
+          ),
+        ),
+      ),
+      h(
+        "article.card.wide",
+        {},
+        h("h2", {}, "Along the curve"),
+        this.chart.element,
+        h("p.hint", {}, "X_C at each position of X_G, up is ahead; outlined: changes places with its neighbour."),
+      ),
+    );
+  }
+
+  checkpoints() {
+    const known = { shipped: "the shipped model", ...this.files };
+    if (!(this.checkpoint in known)) known[this.checkpoint] = "a file chosen before";
+    return Object.entries(known).map(([value, text]) => ({ value, text }));
+  }
+
+  async load() {
+    delete this.root.dataset.ready;
+    const grid = this.grid ? `&height=${this.grid[0]}&width=${this.grid[1]}` : "";
+    const asked = (this.asked = {}),
+      query = `checkpoint=${this.checkpoint}&pixels=${this.pixels}${grid}`;
+    try {
+      const data = await post(`api/offsets.json?${query}`, await this.image.blob());
+      if (asked !== this.asked) return; // something else was chosen meanwhile
+      this.message.replaceChildren();
+      this.take(data);
+      this.root.dataset.ready = "loope";
+    } catch (error) {
+      this.message.replaceChildren(problem(error));
+    }
+  }
+
+  take(data) {
+    this.data = data;
+    this.along = Array(data.index.length);
+    data.index.forEach((position, cell) => (this.along[position] = cell));
+    this.partner = new Map(
+      data.swapped.flatMap(([one, two]) => [
+        [one, two],
+        [two, one],
+      ]),
+    );
+    this.most = Math.max(...data.offsets.map(Math.abs), 1e-9);
+    this.ends.forEach((end, place) => (end.textContent = number(place ? this.most : -this.most, 2)));
+    for (const map of [this.moves, this.heat]) map.shape(...data.grid);
+    this.root.querySelector("[list]").placeholder = data.grid.join("x");
+    this.chart.shape(Math.max(8, Math.round(this.along.length / 5)), this.along.length);
+    this.point(null);
+  }
+
+  point(cell, spoken = false) {
+    if (!this.data) return;
+    this.patch = cell;
+    this.told.textContent = this.tell(cell);
+    if (spoken) say(this.told.textContent);
+    this.moves.show((map) => drawMoves(map, this));
+    this.heat.show((map) => drawHeat(map, this));
+    this.chart.show((map) => drawChart(map, this));
+  }
+
+  tell(cell) {
+    const { offsets, index, swapped, grid } = this.data,
+      place = (c) => `row ${Math.floor(c / grid[1])}, column ${c % grid[1]}`;
+    if (cell == null) {
+      const mean = offsets.reduce((sum, offset) => sum + Math.abs(offset), 0) / offsets.length;
+      return `Patches move ${number(mean)} on average, ${number(this.most)} at most; ${swapped.length} ${swapped.length === 1 ? "pair" : "pairs"} of neighbours change places.`;
+    }
+    const sign = offsets[cell] < 0 ? "−" : "+",
+      other = this.partner.get(cell);
+    return `Row ${place(cell).slice(4)}: position ${index[cell]} ${sign} ${number(Math.abs(offsets[cell]))} = ${number(index[cell] + offsets[cell])}${other == null ? "" : `; changes places with ${place(other)}`}.`;
+  }
+
+  python() {
+    const { grid, patch } = this.data;
+    return offsetsPython({
+      grid,
+      patch,
+      image: this.image.name,
+      pixels: this.pixels,
+      checkpoint: this.checkpoint === "shipped" ? null : (this.files[this.checkpoint] ?? "model.safetensors"),
+    });
+  }
+
+  pictures() {
+    return [
+      { title: "moves along the curve", canvas: this.moves.canvas },
+      { title: "X_C", canvas: this.heat.canvas },
+    ];
+  }
+
+  csv() {
+    const { grid, index, offsets } = this.data;
+    return [
+      ["row", "column", "x_g", "x_c", "swapped"],
+      ...offsets.map((offset, cell) => [
+        Math.floor(cell / grid[1]),
+        cell % grid[1],
+        index[cell],
+        offset,
+        this.partner.has(cell) ? 1 : 0,
+      ]),
+    ];
+  }
+}

@@ -1,0 +1,112 @@
+// "Copy as Python": what the page shows, as a script that prints the same numbers.
+const tuple = (values) => `(${values.join(", ")})`;
+const literal = (text) => (Number.isFinite(Number(text)) && text !== "" ? text : JSON.stringify(text));
+
+export function comparePython({ grid, dim, patch, specs, files }) {
+  let heads = Math.max(1, Math.floor(dim / 64));
+  while (dim % heads) heads--;
+  const lines = [
+    "import torch",
+    "import loope",
+    "",
+    `grid, dim, patch = ${tuple(grid)}, ${dim}, ${tuple(patch)}`,
+    "similarities = {}",
+  ];
+  for (const spec of specs) {
+    const [name, ...details] = spec.split("~");
+    const label = JSON.stringify([name, ...details.filter((_, place) => place % 2)].join(" "));
+    if (name === "timm") {
+      const model = JSON.stringify(details.join("~"));
+      lines.push(
+        "import timm",
+        `table = loope.position_table(timm.create_model(${model}, pretrained=True).state_dict(), grid)`,
+        `similarities[${model}] = loope.cosine_similarity(table)`,
+      );
+    } else if (name === "file") {
+      const file = JSON.stringify(files[spec] ?? "model.safetensors");
+      lines.push(`similarities[${file}] = loope.cosine_similarity(loope.position_table(${file}, grid))`);
+    } else {
+      const options = details
+        .flatMap((key, place) => (place % 2 ? [] : [`, ${key}=${literal(details[place + 1])}`]))
+        .join("");
+      lines.push(
+        "torch.manual_seed(0)  # encoders are shown untrained",
+        `encoder = loope.create_encoder("${name}", dim, grid, patch_size=16, heads=${heads}, depth=12${options})`,
+        `similarities[${label}] = loope.encoder_similarity(encoder)`,
+      );
+    }
+  }
+  lines.push(
+    "",
+    "for name, similarity in similarities.items():",
+    "    scores = loope.pesi_from_similarity(similarity, grid)",
+    '    print(f"{name}: M_U {scores.m_u:.4f}, M_D {scores.m_d:.4f} of {scores.m_d_ceiling:.4f}, A_SU {scores.a_su:.4f}")',
+    "    print(similarity[patch[0] * grid[1] + patch[1]].view(grid))  # how alike every patch is to this one",
+  );
+  return lines.join("\n");
+}
+
+export function orderPython({ grid, names }) {
+  return [
+    "import loope",
+    "",
+    `for name in ${JSON.stringify(names)}:`,
+    `    order = loope.create_order(name, ${grid.join(", ")})`,
+    "    print(name, order.locality())",
+    "    print(order.index)  # the position of each cell; order.path is the inverse",
+  ].join("\n");
+}
+
+const MEAN = { unit: null, signed: "[0.5] * 3, [0.5] * 3", imagenet: "[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]" };
+
+export function offsetsPython({ grid, patch, image, checkpoint, pixels }) {
+  const [height, width] = grid.map((side) => side * patch);
+  const lines = ["import torch", "from PIL import Image, ImageOps", "import loope"];
+  if (!checkpoint) lines.push("from loope.explorer.model import SHIPPED");
+  lines.push(
+    "",
+    `model = loope.load(${checkpoint ? JSON.stringify(checkpoint) : "SHIPPED"}).float()`,
+    'encoder = next(each for each in model.loope.encoders[0] if each.name == "loope")',
+    `image = ImageOps.exif_transpose(Image.open(${JSON.stringify(image)})).convert("RGB").resize((${width}, ${height}), Image.Resampling.BICUBIC)`,
+    `pixels = torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8).view(${height}, ${width}, 3).permute(2, 0, 1) / 255`,
+  );
+  if (MEAN[pixels])
+    lines.push(
+      `mean, std = (torch.tensor(values).view(3, 1, 1) for values in (${MEAN[pixels]}))`,
+      "pixels = (pixels - mean) / std",
+    );
+  lines.push(
+    "with torch.no_grad():",
+    `    offsets = encoder.offsets(pixels[None], ${tuple(grid)})[0]  # X_C`,
+    `    refined = encoder.refined_index(pixels[None], ${tuple(grid)})[0]  # X_G + X_C`,
+    'print(f"patches move {offsets.abs().mean():.4f} on average, {offsets.abs().max():.4f} at most")',
+    `print(offsets.view(${tuple(grid)}))`,
+  );
+  return lines.join("\n");
+}
+
+export function threeCellPython({ grid, cells, model }) {
+  const lines = [
+    "import torch",
+    "import loope",
+    "from loope.core.grid import Grid",
+    "from loope.core.three_cell import in_words",
+    "from loope.data.three_cell.questions import answer",
+  ];
+  if (model)
+    lines.push("from loope.data.three_cell.rendering import render", "from loope.explorer.model import SHIPPED");
+  lines.push(
+    "",
+    `grid = Grid${tuple(grid)}`,
+    `cells = torch.tensor([[${cells.map((cell) => `[${cell.join(", ")}]`).join(", ")}]])  # row, column of red, green, blue`,
+    "label = answer(cells, grid)[0]",
+    "print(label.tolist(), in_words(label.tolist()))",
+  );
+  if (model)
+    lines.push(
+      "with torch.no_grad():",
+      `    logits = loope.load(SHIPPED).float()(render(cells, grid, ${model.patch}))[0]`,
+      'print("the model:", (logits > 0).long().tolist())',
+    );
+  return lines.join("\n");
+}

@@ -1,0 +1,89 @@
+"""What visitors may send: images and safetensors, as bytes within limits. Nothing is unpickled, no path is opened."""
+
+from __future__ import annotations
+
+import json
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from loope.core.errors import LoopeError, require
+from loope.core.grid import Grid
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+MOST_PIXELS = 50_000_000
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
+# How a model wants its pixels: mean and standard deviation of each channel, for pixels from 0 to 1.
+PIXELS = {
+    "unit": ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0)),
+    "signed": ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
+    "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+}
+
+
+def read_image(data: bytes) -> Image:
+    """The picture, upright, in RGB.
+
+    Raises:
+        LoopeError: if it is none of the known formats, damaged, or has too many pixels, which its first bytes say
+            before any of them is decoded.
+    """
+    from PIL import Image, ImageOps, UnidentifiedImageError
+
+    too_large = f"An image may have up to {MOST_PIXELS:,} pixels"
+    try:
+        with Image.open(BytesIO(data), formats=FORMATS) as image:
+            width, height = image.size
+            require(width * height <= MOST_PIXELS, f"{too_large}, got {width}x{height}; send a smaller one.")
+            image.verify()
+        with Image.open(BytesIO(data), formats=FORMATS) as image:  # what was verified cannot be read on
+            return ImageOps.exif_transpose(image).convert("RGB")
+    except LoopeError:
+        raise
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise LoopeError(f"{too_large}; send a smaller one.") from None
+    except UnidentifiedImageError:
+        raise LoopeError(f"This is no image that can be read; send one of {', '.join(FORMATS)}.") from None
+    except Exception as error:  # whatever a damaged file sets off in a decoder
+        raise LoopeError(f"The image is damaged: {error}.") from None
+
+
+def to_pixels(image: Image, size: Grid, scale: str) -> Tensor:
+    """`(1, 3, H, W)` float32: the image at another size, its pixels as a model wants them."""
+    from PIL.Image import Resampling
+
+    fitted = image.resize((size.width, size.height), Resampling.BICUBIC)
+    pixels = torch.frombuffer(bytearray(fitted.tobytes()), dtype=torch.uint8).view(*size, 3).permute(2, 0, 1)
+    mean, std = (torch.tensor(values).view(3, 1, 1) for values in PIXELS[scale])
+    return ((pixels / 255 - mean) / std)[None]
+
+
+class Weights(NamedTuple):
+    """A safetensors file's content."""
+
+    tensors: dict[str, Tensor]
+    metadata: dict[str, Any]
+
+
+def read_weights(data: bytes) -> Weights:
+    """All tensors of a safetensors file, and what it says of itself.
+
+    Raises:
+        LoopeError: if it is damaged, or something else.
+    """
+    try:
+        from safetensors import SafetensorError
+        from safetensors.torch import load
+    except ImportError:
+        raise LoopeError("Reading checkpoints needs safetensors: pip install 'loope[models]'.") from None
+    try:
+        tensors = load(data)
+    except (SafetensorError, KeyError) as error:  # KeyError: a dtype that torch does not have
+        raise LoopeError(f"This is no whole .safetensors file: {error}.") from None
+    # The library has checked the header; it only does not hand out this part of it.
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    return Weights(tensors, header.get("__metadata__", {}))

@@ -1,0 +1,84 @@
+"""`loope explore`, run as a user would."""
+
+import socket
+import sys
+import threading
+import webbrowser
+
+import pytest
+import uvicorn
+
+from loope.cli import explore as command
+from loope.cli import main as cli
+from loope.explorer.guard import Guard
+from tests.cli.test_cli import python, runner
+
+
+@pytest.fixture
+def served(monkeypatch):
+    """What would have been served: the server's settings and its sockets' addresses."""
+    seen = []
+
+    def run(self, sockets):
+        seen.append((self.config, [each.getsockname() for each in sockets]))
+        for each in sockets:
+            each.close()
+
+    monkeypatch.setattr(uvicorn.Server, "run", run)
+    return seen
+
+
+def test_it_listens_on_this_machine_and_opens_the_browser(served, monkeypatch):
+    opened, done = [], threading.Event()
+    monkeypatch.setattr(webbrowser, "open", lambda address: (opened.append(address), done.set()))
+    shown = runner.invoke(cli.app, ["explore", "--port", "0"])
+    assert shown.exit_code == 0, shown.output
+    ((config, ((host, port),)),) = served
+    assert host == "127.0.0.1"
+    assert done.wait(10)
+    assert opened == [f"http://127.0.0.1:{port}/"]
+    assert opened[0] in shown.output
+    assert isinstance(config.app, Guard)
+    assert config.app.local
+    assert config.limit_concurrency == command.MOST_CONNECTIONS
+    assert "Warning" not in shown.output
+
+
+def test_letting_others_in_warns(served):
+    shown = runner.invoke(cli.app, ["explore", "--host", "0.0.0.0", "--port", "0", "--no-browser"])  # noqa: S104
+    assert "Warning: on 0.0.0.0 everyone who can reach this machine can use it" in shown.stderr
+    assert "http://localhost:" in shown.stdout
+    assert not served[0][0].app.local
+
+
+def test_a_port_that_is_taken_is_told_in_words(monkeypatch, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        monkeypatch.setattr(sys, "argv", ["loope", "explore", "--no-browser", "--port", str(port)])
+        with pytest.raises(SystemExit) as stopped:
+            cli.main()
+    assert stopped.value.code == 2
+    assert f"port {port}: Address already in use; choose another with --port" in capsys.readouterr().err
+
+
+def test_what_to_install_is_told(monkeypatch):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    shown = runner.invoke(cli.app, ["explore"])
+    assert "pip install 'loope[explore]'" in str(shown.exception)
+
+
+def test_export_writes_the_page(tmp_path, monkeypatch):
+    from loope.core.grid import Grid
+    from loope.explorer import export
+
+    monkeypatch.setattr(export, "GRIDS", (Grid(2, 3),))
+    monkeypatch.setattr(export, "list_encoders", lambda: ["gilbert"])
+    shown = runner.invoke(cli.app, ["explore", "--export", str(tmp_path / "page")])
+    assert shown.exit_code == 0, shown.output
+    assert (tmp_path / "page" / "index.html").read_text().startswith("<!doctype html>")
+    assert (tmp_path / "page" / "api" / "similarity" / "gilbert" / "2x3" / "768.bin").is_file()
+
+
+def test_the_page_is_there_before_torch():
+    code = "import sys, loope.explorer.app as a; a.create_app(); sys.exit('torch' in sys.modules)"
+    assert python(code).returncode == 0

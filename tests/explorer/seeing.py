@@ -1,0 +1,106 @@
+"""Looking at the page as a visitor does: pixels of canvases, places of cells, what stands where."""
+
+import contextlib
+import csv
+import io
+import math
+import os
+import re
+from pathlib import Path
+
+RGB = re.compile(r"rgb\((\d+) (\d+) (\d+)\)")
+
+
+def open_view(page, address, view):
+    """Go there, and wait until it is drawn."""
+    page.goto("about:blank")  # an address that differs after the hash only would not load anew
+    page.goto(f"{address}#{view}")
+    ready(page)
+
+
+def link(page):
+    """What stands behind the hash of the page's address."""
+    return page.evaluate("location.hash")
+
+
+def ready(page):
+    """Wait until the view says that it has drawn what was asked for."""
+    page.wait_for_selector("main[data-ready]")
+
+
+def until(page, expression):
+    """Wait until a JavaScript expression holds. Playwright's own way uses eval, which the page's policy forbids."""
+    for _ in range(1000):
+        if page.evaluate(expression):
+            return
+        page.wait_for_timeout(20)
+    raise AssertionError(f"never came to be: {expression}")
+
+
+def spot(page, number, cell, grid):
+    """Where on the screen the middle of a cell of the canvas is."""
+    canvas = page.locator("canvas.cells").nth(number)
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+    row, column = cell
+    return box["x"] + (column + 0.5) * box["width"] / grid[1], box["y"] + (row + 0.5) * box["height"] / grid[0]
+
+
+def hover(page, number, cell, grid):
+    """Move the pointer to a cell."""
+    page.mouse.move(*spot(page, number, cell, grid))
+
+
+def click(page, number, cell, grid):
+    """Click a cell."""
+    page.mouse.click(*spot(page, number, cell, grid))
+
+
+def pixels(page, number, grid):
+    """The colour in the middle of every cell, `[(r, g, b), ...]`, row-major."""
+    return [
+        tuple(rgb)
+        for rgb in page.evaluate(
+            """([number, rows, columns]) => {
+          const canvas = document.querySelectorAll("canvas.cells")[number];
+          const { data, width } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+          const size = canvas.width / columns;
+          return Array.from({ length: rows * columns }, (_, cell) => {
+            const [row, column] = [Math.floor(cell / columns), cell % columns];
+            const x = Math.floor((column + 0.5) * size), y = Math.floor((row + 0.5) * size);
+            return [...data.slice(4 * (y * width + x), 4 * (y * width + x) + 3)];
+          });
+        }""",
+            [number, *grid],
+        )
+    ]
+
+
+def colours(page, name):
+    """A colour scale of the page: 256 colours."""
+    made = page.evaluate("async (name) => (await import('./colours.js')).TABLES[name]", name)
+    return [tuple(map(int, RGB.fullmatch(text).groups())) for text in made]
+
+
+def painted(values, table, least, most):
+    """The colours that values should have."""
+    return [table[max(0, min(255, math.floor(255 * (value - least) / (most - least) + 0.5)))] for value in values]
+
+
+def run(code, folder):
+    """What a script prints that is run in a folder."""
+    printed, before = io.StringIO(), Path.cwd()
+    os.chdir(folder)
+    try:
+        with contextlib.redirect_stdout(printed):
+            exec(compile(code, "copied.py", "exec"), {"__name__": "__main__"})  # noqa: S102
+    finally:
+        os.chdir(before)
+    return printed.getvalue()
+
+
+def table_of(page):
+    """The rows of the CSV file that the view gives."""
+    with page.expect_download() as made:
+        page.get_by_role("button", name="CSV").click()
+    return list(csv.DictReader(made.value.path().read_text().splitlines()))

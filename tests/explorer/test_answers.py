@@ -1,0 +1,251 @@
+"""What the server sends is what the library computes."""
+
+import json
+
+import pytest
+import timm
+import torch
+from safetensors.torch import save, save_file
+from starlette.testclient import TestClient
+
+import loope
+from loope.core.grid import Grid
+from loope.core.three_cell import BITS, COLOURS
+from loope.data.three_cell.questions import answer, signed_area
+from loope.data.three_cell.rendering import render
+from loope.explorer.app import create_app
+from loope.explorer.model import SHIPPED, shipped_encoder
+from loope.explorer.uploads import read_image, to_pixels
+from loope.metrics.summary import summarize
+from tests.explorer.reading import picture, saved_model, similarity_of, slow_swaps, unpack
+from tests.weights import weights
+
+
+@pytest.fixture(scope="module")
+def client():
+    with TestClient(create_app(), base_url="http://127.0.0.1") as made:
+        yield made
+
+
+def similarity(client, choice, grid="4x6", dim=64):
+    response = client.get(f"/api/similarity/{choice}/{grid}/{dim}.bin")
+    assert response.status_code == 200, response.text
+    return unpack(response.content)
+
+
+def error(response, status=400):
+    assert response.status_code == status
+    return response.json()["error"]
+
+
+def test_the_catalogue_lists_everything(client):
+    told = client.get("/api/catalogue.json").json()
+    assert [row["name"] for row in told["encoders"]] == loope.list_encoders()
+    assert told["orders"] == loope.list_orders()
+    options = {row["name"]: {o["name"]: o for o in row["options"]} for row in told["encoders"]}
+    assert options["sinusoid"]["order"] == {"name": "order", "default": "raster", "choices": loope.list_orders()}
+    assert list(options["as2drope"]) == ["base", "temperature"]
+    assert told["words"]["distance"]["10"] == "RG is longer than RB"
+    assert told["model"] == {"grid": list(shipped_encoder().grid), "patch": shipped_encoder().patch_size}
+
+
+@pytest.mark.parametrize("name", loope.list_encoders())
+def test_every_encoder_is_sent_as_the_library_has_it(client, name):
+    sent = similarity(client, name, "4x6", 128)
+    expected = similarity_of(name, (4, 6), 128, 2)
+    assert torch.equal(sent["similarity"], expected.float())
+    assert sent["unit"] == ("bias" if name in ("irpe", "alibi2d") else "cosine")
+    told = summarize(expected, (4, 6))._asdict()
+    for key, value in told.items():
+        assert sent["scores"][key] == (value if abs(value) != float("inf") else None), key
+    assert torch.equal(sent["m_u"], loope.undirected_monotonicity(expected, (4, 6)).float())
+    assert torch.equal(sent["m_d"], loope.directed_monotonicity(expected, (4, 6)).float())
+    assert torch.equal(sent["a_su"], loope.undirected_asymmetry(expected, (4, 6)).float())
+    assert sent["a_su_bounded"].shape == (4, 6)
+
+
+def test_options_change_what_is_sent(client):
+    hilbert = similarity(client, "sinusoid~order~hilbert~phase~checkerboard")["similarity"]
+    expected = similarity_of("sinusoid", (4, 6), 64, 1, order="hilbert", phase="checkerboard")
+    assert torch.equal(hilbert, expected.float())
+    assert not torch.equal(hilbert, similarity(client, "sinusoid")["similarity"])
+    scaled = similarity(client, "as2drope~base~7~temperature~50.5")["similarity"]
+    assert torch.equal(scaled, similarity_of("as2drope", (4, 6), 64, 1, base=7, temperature=50.5).float())
+
+
+def test_the_papers_rows_come_along_for_its_settings_only(client):
+    paper = {"called": "Static", "m_u": 1.967, "m_d": 1.2897, "a_su": 0.0945}
+    assert similarity(client, "gilbert", "14x14", 768)["published"] == paper
+    assert similarity(client, "gilbert~phase~checkerboard", "14x14", 768)["published"] is None
+    assert similarity(client, "gilbert", "14x14", 64)["published"] is None
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("similarity/gilbart/4x4/64.bin", "Unknown encoder 'gilbart'; use one of: gilbert"),
+        ("similarity/gilbert~order~hilbert/4x4/64.bin", "Unknown option of 'gilbert' in the explorer: 'order'"),
+        ("similarity/rope_axial~temperature~warm/4x4/64.bin", "must be a number, got 'warm'"),
+        ("similarity/rope_axial~temperature/4x4/64.bin", "pairs of a name and a value"),
+        ("similarity/sincos2d/4x4/66.bin", "divisible by 4"),
+        ("similarity/gilbert/33x32/64.bin", "up to 1024 cells, got 33x32, with 1056"),
+        ("similarity/gilbert/4x4/4096.bin", "widths from 1 to 2048, got 4096"),
+        ("similarity/gilbert/0x4/64.bin", "at least 1x1"),
+        ("similarity/gilbert/1x1/64.bin", "no distances to compare"),
+        ("similarity/file~0123/4x4/64.bin", "choose it again"),
+        ("order/gilbart/4x4.json", "Unknown order 'gilbart'"),
+        ("order/gilbert/64x64.json", "up to 1024 cells"),
+        ("three-cell/pink/0-0-1-1-2-3.json", "Unknown colour 'pink'"),
+        ("three-cell/red/0-0-1-1-2-x.json", "six numbers, row and column of each, got '0-0-1-1-2-x'"),
+        ("three-cell/red/0-0-1-1.json", "six numbers, row and column of each, got 4"),
+        ("three-cell/red/0-0-1-1-2-99.json", "must lie in a grid"),
+    ],
+)
+def test_mistakes_are_told_in_words(client, path, words):
+    assert words in error(client.get(f"/api/{path}"))
+
+
+def test_orders_with_their_locality(client):
+    sent = client.get("/api/order/hilbert/5x3.json").json()
+    order = loope.create_order("hilbert", 5, 3)
+    assert sent == {"index": order.index.flatten().tolist(), "locality": order.locality()._asdict()}
+    assert client.get("/api/order/raster/1x2.json").json()["locality"]["rank_correlation"] is None
+
+
+def test_a_files_table(client, tmp_path):
+    table = torch.rand(1, 13, 8, generator=torch.Generator().manual_seed(0)) - 0.3
+    told = client.post("/api/file.json", content=save({"pos_embed": table, "head.weight": torch.rand(2, 8)})).json()
+    assert told["table"] == {"grid": [3, 3]}  # a guess; the page may ask for another grid
+    assert "not written by loope.save" in told["loope"]["error"]
+    sent = similarity(client, f"file~{told['id']}", "3x4", 64)
+    assert torch.equal(sent["similarity"], loope.cosine_similarity(table[0, 1:].view(3, 4, 8)).float())
+    assert sent["dim"] == 8
+    assert "fits 2x2" in error(client.get(f"/api/similarity/file~{told['id']}/2x2/64.bin"))
+    without = client.post("/api/file.json", content=save({"head.weight": table})).json()
+    assert "no table of positions" in without["table"]["error"]
+
+
+def test_a_pretrained_models_table(client):
+    path = weights("vit_tiny_patch16_224.safetensors")
+    told = client.post("/api/file.json", content=path.read_bytes()).json()
+    assert told["table"] == {"grid": [14, 14]}
+    assert round(similarity(client, f"file~{told['id']}", "14x14")["scores"]["m_u"], 5) == 1.94112
+
+
+def test_a_timm_model_by_name(client, monkeypatch):
+    made = timm.create_model("vit_tiny_patch16_224", img_size=(64, 96), depth=1)
+    monkeypatch.setattr(timm, "create_model", lambda name, pretrained: made)
+    sent = similarity(client, "timm~vit_tiny_patch16_224", "4x6")
+    table = made.pos_embed.detach()[0, 1:].view(4, 6, -1)
+    assert torch.equal(sent["similarity"], loope.cosine_similarity(table).float())
+    assert "timm has no model 'nosuch'" in error(client.get("/api/similarity/timm~nosuch/4x6/64.bin"))
+    monkeypatch.undo()
+    with TestClient(create_app(local=False)) as public:
+        told = error(public.get("/api/similarity/timm~vit_tiny_patch16_224/14x14/64.bin"))
+    assert "own user only" in told
+
+
+def test_the_shipped_model(client):
+    assert SHIPPED.stat().st_size < 500_000
+    encoder = shipped_encoder()
+    model, grid = loope.load(SHIPPED).float(), encoder.grid
+    cells = [5, 1, 1, 2, 3, 5]
+    sent = client.get("/api/three-cell/green/5-1-1-2-3-5.json").json()
+    asked = torch.tensor(cells).view(1, 3, 2)
+    with torch.no_grad():
+        logits = model(render(asked, grid, encoder.patch_size))
+    assert sent["label"] == answer(asked, grid)[0].tolist()
+    torch.testing.assert_close(torch.tensor([sent["logits"]]), logits)
+    moved = asked.clone()
+    for place, count in enumerate(sent["wrong"]):  # one at a time, where the server asks once
+        moved[0, 1] = torch.tensor([place // grid.width, place % grid.width])
+        if signed_area(moved).item() == 0:
+            assert count is None
+            continue
+        with torch.no_grad():
+            said = model(render(moved, grid, encoder.patch_size))
+        if said.abs().min() > 1e-4:  # not on the edge
+            assert count == ((said > 0).long() != answer(moved, grid)).sum().item()
+    assert sum(count is not None for count in sent["wrong"]) > 30
+    assert len(BITS) == len(sent["logits"])
+    assert COLOURS[1] == "green"
+
+
+def test_the_shipped_model_has_learned(client):
+    """Better than anything without positions can be: on samples of a split that it was not trained on."""
+    encoder, score = shipped_encoder(), loope.ThreeCellScore()
+    data = loope.ThreeCell(size=10_000, grid=encoder.grid, cell=encoder.patch_size, split="test")
+    model = loope.load(SHIPPED).float()
+    with torch.no_grad():
+        for images, labels in data.batches(250):
+            score.update(model(images), labels)
+    told = score.compute()
+    assert told["average"] > 0.9
+    assert data.majority_rates()["average"] < 0.6
+
+
+@pytest.mark.parametrize("query", ["", "?height=5&width=9", "?pixels=signed"])
+def test_offsets_of_an_image(client, query):
+    body = picture()
+    sent = client.post(f"/api/offsets.json{query}", content=body).json()
+    encoder = shipped_encoder()
+    grid = Grid(5, 9) if "height" in query else encoder.grid
+    size = Grid(grid.height * encoder.patch_size, grid.width * encoder.patch_size)
+    pixels = to_pixels(read_image(body), size, "signed" if "signed" in query else "unit")
+    with torch.no_grad():
+        expected, refined = encoder.offsets(pixels, grid)[0], encoder.refined_index(pixels, grid)[0].tolist()
+    assert sent["grid"] == list(grid)
+    assert sent["index"] == loope.create_order("gilbert", *grid).index.flatten().tolist()
+    torch.testing.assert_close(torch.tensor(sent["offsets"]), expected)
+    assert sent["swapped"] == slow_swaps(sent["index"], refined)
+
+
+def test_pixels_are_what_torchvision_would_give():
+    from torchvision.transforms import v2
+
+    body = picture(31, 17, "BMP")
+    image = read_image(body)
+    plain = v2.Compose([v2.PILToTensor(), v2.ToDtype(torch.float32, scale=True)])(image)
+    torch.testing.assert_close(to_pixels(image, Grid(17, 31), "unit")[0], plain)
+    signed = v2.Normalize([0.5] * 3, [0.5] * 3)(plain)
+    torch.testing.assert_close(to_pixels(image, Grid(17, 31), "signed")[0], signed)
+    with pytest.raises(AssertionError):  # height and width are told apart
+        torch.testing.assert_close(to_pixels(image, Grid(31, 17), "unit")[0].mT, plain)
+
+
+@pytest.mark.parametrize("options", [{}, {"mixer": "conv", "activation": "gelu", "order": "hilbert"}, {"inputs": "xy"}])
+def test_loope_out_of_a_saved_model(client, tmp_path, options):
+    path = tmp_path / "model.safetensors"
+    model = saved_model(path, **options)
+    told = client.post("/api/file.json", content=path.read_bytes()).json()
+    assert told["loope"] == {"grid": [3, 5]}
+    body = picture()
+    sent = client.post(f"/api/offsets.json?checkpoint={told['id']}", content=body).json()
+    with torch.no_grad():
+        expected = model.loope.encoders[0][0].offsets(to_pixels(read_image(body), Grid(12, 20), "unit"))[0]
+    torch.testing.assert_close(torch.tensor(sent["offsets"]), expected)
+
+
+def test_a_saved_models_recipe_is_not_followed(client, tmp_path, monkeypatch):
+    """A small file may ask for a huge model: only the encoder is built, out of tensors that are in the file."""
+    path = tmp_path / "model.safetensors"
+    saved_model(path)
+    from safetensors import safe_open
+
+    with safe_open(path, framework="pt") as file:
+        recipe = json.loads(file.metadata()["loope"])
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    recipe["model"] = {"library": "timm", "name": "vit_giant_patch14_224", "args": {"depth": 10**9}}
+    save_file(tensors, path, metadata={"loope": json.dumps(recipe)})
+    with monkeypatch.context() as without:
+        without.setattr(timm, "create_model", None)
+        assert sent_loope(client, path) == {"grid": [3, 5]}
+    for change, words in (({"size": [10**6] * 2}, "up to 1024 cells"), ({"attach": {}}, "cannot be built: KeyError")):
+        save_file(tensors, path, metadata={"loope": json.dumps({**recipe, **change})})
+        assert words in sent_loope(client, path)["error"]
+    saved_model(path, "gilbert")
+    assert "gilbert attached, but no LOOPE" in sent_loope(client, path)["error"]
+
+
+def sent_loope(client, path):
+    return client.post("/api/file.json", content=path.read_bytes()).json()["loope"]

@@ -1,0 +1,59 @@
+"""The page as static files: what the server would send, under the same addresses."""
+
+import json
+
+import pytest
+from starlette.testclient import TestClient
+
+import loope
+from loope.core.grid import Grid
+from loope.explorer import export as module
+from loope.explorer.app import STATIC, create_app
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("page")
+    with pytest.MonkeyPatch.context() as fewer:
+        fewer.setattr(module, "GRIDS", (Grid(3, 4),))
+        fewer.setattr(module, "DIM", 128)
+        shares = []
+        count = module.export(folder, shares.append)
+    assert count == len([path for path in folder.rglob("*") if path.is_file()])
+    assert shares == sorted(shares)
+    assert shares[-1] == 1
+    return folder
+
+
+def test_files_are_what_the_server_sends(exported):
+    with TestClient(create_app(), base_url="http://localhost") as client:
+        for path in exported.rglob("*"):
+            name = path.relative_to(exported).as_posix()
+            if path.is_file() and name != "api/catalogue.json":
+                assert client.get(f"/{name}").content == path.read_bytes(), name
+
+
+def test_what_the_page_offers_is_there(exported):
+    told = json.loads((exported / "api/catalogue.json").read_text())
+    assert told["free"] is False
+    assert told["model"] is None
+    assert (told["grids"], told["dims"]) == (["3x4"], [128])
+    assert [row["name"] for row in told["encoders"]] == loope.list_encoders()
+    for encoder in told["encoders"]:
+        assert (exported / f"api/similarity/{encoder['name']}/3x4/128.bin").is_file()
+        for option in encoder["options"]:
+            for value in set(option["choices"]) - {option["default"]}:
+                assert (exported / f"api/similarity/{encoder['name']}~{option['name']}~{value}/3x4/128.bin").is_file()
+    assert any(encoder["options"] for encoder in told["encoders"])
+    for order in told["orders"]:
+        assert (exported / f"api/order/{order}/3x4.json").is_file()
+
+
+def test_nothing_comes_from_elsewhere():
+    for path in STATIC.iterdir():
+        text = path.read_text()
+        for outside in ("//cdn", "https://", "@import url", "eval(", "innerHTML", "document.write"):
+            assert outside not in text, (path.name, outside)
+        assert text.count("http://") == text.count("http://www.w3.org/2000/svg")
+    assert "<style" not in (STATIC / "index.html").read_text()
+    assert "style=" not in (STATIC / "index.html").read_text()
