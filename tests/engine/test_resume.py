@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.processes import run
+from tests.engine.processes import kill, run
 
 FILES = ("weights.safetensors", "optimizer.safetensors")
 
@@ -53,7 +53,7 @@ KILLS = [
 @pytest.mark.parametrize(("kills", "left"), KILLS)
 def test_same_bytes_after_kill(kills, left, uninterrupted, tmp_path):
     for place, number in kills:
-        assert run(tmp_path, place, number) is None
+        kill(tmp_path, place, number)
     result, files = uninterrupted()
     again = run(tmp_path)
     assert timeless(again) == timeless(result)
@@ -72,7 +72,7 @@ VARIANTS = [
 @pytest.mark.parametrize("options", VARIANTS, ids=str)
 def test_same_bytes_with_other_recipes(options, uninterrupted, tmp_path):
     for place, number in [("batch", 5), ("write", 5), ("batch", 7)]:
-        assert run(tmp_path, place, number, **options) is None
+        kill(tmp_path, place, number, **options)
     result, files = uninterrupted(**options)
     assert timeless(run(tmp_path, **options)) == timeless(result)
     assert last_files(tmp_path) == files

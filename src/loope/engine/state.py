@@ -6,11 +6,14 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
-
-from torch import Tensor, nn
+from typing import TYPE_CHECKING, Any
 
 from loope.core.errors import require
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from loope.engine.checkpoint import Saved
 
 
 @dataclass
@@ -105,17 +108,17 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any], path: str = "") 
             yield f"{path}{key} was {before} and is {now}"
 
 
-def check_same(
-    folder: Path, identity: Mapping[str, Any], old: Mapping[str, Any], model: nn.Module, weights: Mapping[str, Tensor]
-) -> None:
+def check_same(folder: Path, saved: Saved, identity: Mapping[str, Any], model: nn.Module) -> None:
     """Refuse to go on with what was started with other settings or another model.
 
     Raises:
         LoopeError: naming what differs.
     """
-    was = {name: tuple(tensor.shape) for name, tensor in weights.items()}
-    now = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    found = [*differences(old, identity), *differences(was, now, "the model's ")]
+    was, now = (
+        {name: tuple(weights[name].shape) for name in sorted(weights)}
+        for weights in (saved.tensors["weights"], model.state_dict())
+    )
+    found = [*differences(saved.state["identity"], identity), *differences(was, now, "the model's ")]
     more = f" and {len(found) - 3} more" if len(found) > 3 else ""
     require(
         not found,

@@ -32,10 +32,10 @@ def chosen(names: Sequence[str] | None) -> list[str]:
 
 
 def begin(accelerator: Accelerator, name: str, folder: Path, config: Mapping[str, Any], step: int) -> None:
-    """Open the trackers of a run; one that goes on from `step` takes up its curves there, where the tracker can."""
+    """Open the trackers of a run; one that goes on after `step` takes up its curves there, where the tracker can."""
     number = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:12]
     options: dict[str, dict[str, Any]] = {
-        "tensorboard": {"purge_step": step},
+        "tensorboard": {"purge_step": step + 1},
         "wandb": {"name": name, "dir": str(folder), "id": number, "resume": "allow"},
         "mlflow": {"run_name": name},
         "trackio": {"name": f"{name}-{number}", "resume": "allow"},

@@ -87,7 +87,7 @@ def train(
         checkpoints.clean()
         saved = checkpoints.newest()
         if saved is not None:
-            check_same(folder, identity, saved.state["identity"], model, saved.tensors["weights"])
+            check_same(folder, saved, identity, model)
         return saved
 
     with ExitStack() as stack:

@@ -1,0 +1,387 @@
+"""What `train` and `evaluate` promise besides exact resuming."""
+
+import math
+import os
+import random
+import signal
+import threading
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+from loope import LoopeError, LoopeWarning
+from loope.engine import Interrupted, evaluate, team, train
+from loope.engine.schedule import learning_rate
+from tests.engine.processes import SETTINGS, Trainer
+from tests.engine.runs import Cells, Lost, plain_vit, recipe, sources, task, vit
+
+
+def fit(folder, model=None, **options):
+    """A run of two epochs, in this process."""
+    arguments = {**SETTINGS, **{key: options.pop(key) for key in ("seed", "name", "trackers") if key in options}}
+    learn, check = options.pop("sources", None) or sources()
+    model = model or vit()
+    return train(model, task(), learn, check, recipe(**{"epochs": 2, **options}), folder, **arguments)
+
+
+class Asking(Cells):
+    """A source that sends this process a signal with the nth batch it gives, or, without a signal, crashes."""
+
+    def __init__(self, source: Cells, number: int, what: signal.Signals | None):
+        super().__init__(source.data, source.batch, source.shuffle)
+        self.left, self.what = number, what
+
+    def draw(self, chosen):
+        self.left -= 1
+        if self.left == 0 and self.what is None:
+            raise RuntimeError("a crash")
+        if self.left == 0:
+            os.kill(os.getpid(), self.what)
+        return super().draw(chosen)
+
+
+def without_head():
+    model = vit()
+    model.head.requires_grad_(False)
+    return model
+
+
+# --- what is learned
+
+
+def test_against_a_bare_loop(tmp_path):
+    """The same steps as a loop that anyone would write, bit for bit."""
+    ours, bare = plain_vit(), plain_vit()
+    learn, check = sources()
+    settings = recipe(epochs=2, clip=0.5, accumulate=2)
+    result = train(ours, task(), learn, check, settings, tmp_path, **SETTINGS)
+
+    optimizer = torch.optim.AdamW(bare.parameters(), weight_decay=0.0)
+    for epoch in range(2):
+        batches, losses = list(learn.batches(epoch)), []
+        for step in range(3):
+            optimizer.zero_grad()
+            for images, bits in batches[2 * step : 2 * step + 2]:
+                bare.train()
+                loss = nn.functional.binary_cross_entropy_with_logits(bare(images), bits.float())
+                (loss / 2).backward()
+                losses.append(loss.item())
+            nn.utils.clip_grad_norm_(bare.parameters(), 0.5)
+            optimizer.param_groups[0]["lr"] = learning_rate(settings, 3 * epoch + step, 3)
+            optimizer.step()
+        assert result.history[epoch]["loss"] == pytest.approx(sum(losses) / 6, rel=1e-7)
+        assert result.history[epoch]["lr"] == learning_rate(settings, 3 * epoch + 2, 3)
+    for name, tensor in bare.state_dict().items():
+        assert torch.equal(ours.state_dict()[name], tensor), name
+
+    bare.eval()
+    with torch.no_grad():
+        total = sum(
+            nn.functional.binary_cross_entropy_with_logits(bare(images).double(), bits.double(), reduction="sum")
+            for images, bits in check.batches(0)
+        )
+    assert result.metrics == {"likelihood": pytest.approx(-total.item() / 17 / 6, rel=1e-12), "samples": 17}
+
+
+def test_result_and_files(tmp_path):
+    model = vit()
+    result = fit(tmp_path, model, epochs=3)
+    assert (result.epochs, result.steps) == (3, 18)
+    assert [entry["epoch"] for entry in result.history] == [1, 2, 3]
+    assert result.metrics == result.history[-1]["metrics"]
+    scores = [entry["metrics"]["likelihood"] for entry in result.history]
+    assert result.best == result.history[result.best_epoch - 1]["metrics"]
+    assert result.best["likelihood"] == max(scores)
+    assert 0 < result.history[0]["seconds"] < result.history[1]["seconds"] <= result.seconds
+    assert result.images_per_second > 0
+    assert not model.training
+    for name, tensor in load_file(result.weights).items():
+        assert torch.equal(model.state_dict()[name], tensor)
+    best = vit(seed=5)
+    best.load_state_dict(load_file(result.best_weights))
+    assert evaluate(best, task(), sources()[1]) == result.best
+    assert not list(tmp_path.rglob("*.pt")) + list(tmp_path.rglob("*.pkl"))  # nothing that could run code
+
+
+def test_dropout_differs_by_step_and_seed(tmp_path):
+    class Noise(nn.Module):
+        """Notes what it draws from each generator."""
+
+        def __init__(self):
+            super().__init__()
+            self.weight, self.seen = nn.Parameter(torch.zeros(6)), []
+
+        def forward(self, images):
+            if self.training:
+                self.seen.append((torch.rand(()).item(), random.random(), np.random.rand()))
+            return self.weight.expand(len(images), 6)
+
+    models = [Noise() for _ in range(3)]
+    for number, (model, seed) in enumerate(zip(models, (0, 0, 1), strict=True)):
+        fit(tmp_path / str(number), model, seed=seed)
+    assert models[0].seen == models[1].seen
+    for draws in zip(*models[0].seen, *models[2].seen, strict=True):
+        assert len(set(draws)) == 24  # two runs of twelve steps, no number twice
+
+
+def test_modes(tmp_path):
+    class Watched(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model, self.seen = plain_vit(), []
+
+        def forward(self, images):
+            self.seen.append((self.training, self.model.blocks[0].training, torch.is_inference_mode_enabled()))
+            return self.model(images)
+
+    model = Watched()
+    fit(tmp_path, model)
+    epoch = [(True, True, False)] * 6 + [(False, False, True)] * 3
+    assert model.seen == epoch * 2
+
+    model.train()
+    model.model.blocks[1].eval()
+    evaluate(model, task(), sources()[1])
+    assert model.seen[-1] == (False, False, True)
+    assert (model.training, model.model.blocks[0].training, model.model.blocks[1].training) == (True, True, False)
+
+
+def test_frozen_parts_stay(tmp_path):
+    model = vit()
+    model.requires_grad_(False)
+    model.loope.encoders.requires_grad_(True)
+    before = {name: tensor.clone() for name, tensor in model.named_parameters()}
+    fit(tmp_path, model)
+    changed = {name for name, tensor in model.named_parameters() if not torch.equal(tensor, before[name])}
+    assert changed
+    assert all(name.startswith("loope.encoders.") for name in changed)
+
+
+def test_evaluate_then_train(tmp_path):
+    """What an evaluation leaves in a model's caches must not stand in the way of gradients."""
+    model = plain_vit()
+    evaluate(model, task(), sources()[1])
+    fit(tmp_path, model)
+
+
+# --- precisions
+
+
+def test_bfloat16_on_a_cpu(tmp_path):
+    class Types(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model, self.seen = plain_vit(), set()
+            self.model.blocks[0].mlp.fc1.register_forward_hook(lambda _, __, out: self.seen.add(out.dtype))
+
+        def forward(self, images):
+            return self.model(images)
+
+    model = Types()
+    result = fit(tmp_path, model, precision="bfloat16")
+    assert model.seen == {torch.bfloat16}  # in training and evaluation
+    assert all(parameter.dtype == torch.float32 for parameter in model.parameters())
+    assert math.isfinite(result.history[-1]["loss"])
+    model.seen.clear()
+    model(next(sources()[1].batches(0))[0])
+    assert model.seen == {torch.float32}  # the model is as it was: precision belongs to the run
+    assert evaluate(model, task(), sources()[1], precision="bfloat16") == result.metrics
+    assert evaluate(model, task(), sources()[1])["likelihood"] == pytest.approx(result.metrics["likelihood"], rel=0.01)
+
+
+def test_float16_needs_a_gpu(tmp_path):
+    if torch.accelerator.is_available():
+        pytest.skip("this machine has one")
+    with pytest.raises(LoopeError, match="float16 needs a GPU, this process computes on cpu; use precision='bfloat16'"):
+        fit(tmp_path, precision="float16")
+    with pytest.raises(LoopeError, match="Unknown precision 'half'"):
+        evaluate(vit(), task(), sources()[1], precision="half")
+
+
+def test_gradient_scaler_resumes(tmp_path, monkeypatch):
+    """float16's scaler, here on a CPU: its scale and its count of good steps are part of the state."""
+    make = team._accelerator
+
+    def with_scaler(*arguments):
+        accelerator = make(*arguments)
+        accelerator.scaler = torch.amp.GradScaler("cpu", init_scale=4.0, growth_interval=4)
+        return accelerator
+
+    monkeypatch.setattr(team, "_accelerator", with_scaler)
+    whole, parts = vit(), vit()
+    result = fit(tmp_path / "whole", whole, clip=None)
+    learn, check = sources()
+    with pytest.raises(Interrupted):
+        fit(tmp_path / "parts", parts, clip=None, sources=(Asking(learn, 6, signal.SIGTERM), check))
+    again = fit(tmp_path / "parts", vit(seed=1), clip=None)
+    assert again.weights.read_bytes() == result.weights.read_bytes()
+    states = [(path.weights.parent / "state.json").read_text() for path in (result, again)]
+    for state in states:
+        assert '"scale": 32.0' in state  # grown three times in twelve steps, also over the interruption
+        assert '"_growth_tracker": 0' in state
+
+
+# --- going on, or not
+
+
+def test_finished_is_finished(tmp_path, monkeypatch):
+    first = fit(tmp_path)
+    monkeypatch.setattr(Cells, "draw", None)  # nothing is to be drawn any more
+    model = vit(seed=9)
+    assert fit(tmp_path, model) == first
+    for name, tensor in load_file(first.weights).items():
+        assert torch.equal(model.state_dict()[name], tensor)
+    assert not model.training
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda: {"lr": 0.5}, "recipe.lr was 0.003 and is 0.5"),
+        (lambda: {"epochs": 3, "clip": None}, r"recipe.epochs was 2 and is 3; recipe.clip was 1.0 and is None\."),
+        (lambda: {"seed": 7}, "seed was 0 and is 7"),
+        (lambda: {"sources": sources(train=56)}, "training samples was 48 and is 56"),
+        (lambda: {"sources": sources(valid=9)}, "validation samples was 17 and is 9"),
+        (lambda: {"model": vit(mlp_ratio=2)}, r"mlp.fc1.bias was \(96,\) and is \(48,\).* and \d more"),
+        (lambda: {"model": without_head()}, "trained parameters was 35641 and is 35491"),
+    ],
+)
+def test_another_run_is_refused(tmp_path, change, message):
+    fit(tmp_path)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.*") if path.is_file()}
+    with pytest.raises(LoopeError, match=message) as error:
+        fit(tmp_path, **change())
+    assert "holds a run that was started differently" in str(error.value)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.*") if path.is_file()} == before
+
+
+def test_damaged_checkpoint_in_a_run(tmp_path):
+    whole = fit(tmp_path / "whole")
+    result = fit(tmp_path / "run")
+    data = bytearray(result.weights.read_bytes())
+    data[-1] ^= 1
+    result.weights.write_bytes(data)
+    with pytest.warns(LoopeWarning, match="epoch-00002-step-0000000 is damaged"):
+        again = fit(tmp_path / "run")
+    assert again.weights.read_bytes() == whole.weights.read_bytes()
+
+
+@pytest.mark.parametrize("what", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(("number", "where", "left"), [(3, "step 3 of epoch 1", 15), (7, "step 6 of epoch 1", 12)])
+def test_interrupt_saves_and_says_how_to_go_on(tmp_path, what, number, where, left):
+    """In a step, which is finished, and in an evaluation, which is begun again: 9 batches an epoch, two epochs."""
+    before = [signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)]
+    learn, check = sources()
+    pair = (Asking(learn, number, what), check) if number <= 6 else (learn, Asking(check, 1, what))
+    with pytest.raises(Interrupted, match=rf"Stopped after {where}, saved as .*run the same command again to go on"):
+        fit(tmp_path / "run", sources=pair)
+    assert [signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)] == before
+    counting = [Asking(source, -1, what) for source in sources()]
+    again = fit(tmp_path / "run", vit(seed=1), sources=counting)
+    assert sum(-1 - source.left for source in counting) == left
+    assert again.weights.read_bytes() == fit(tmp_path / "whole").weights.read_bytes()
+
+
+def test_second_ctrl_c_stops_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr("loope.engine.interrupt.PATIENCE", -1.0)
+
+    class Twice(Asking):
+        def draw(self, chosen):
+            if self.left == 1:
+                os.kill(os.getpid(), signal.SIGINT)
+            return super().draw(chosen)
+
+    learn, check = sources()
+    with pytest.raises(KeyboardInterrupt):
+        fit(tmp_path, sources=(Twice(learn, 2, signal.SIGINT), check))
+
+
+def test_in_a_thread(tmp_path):
+    """Where signals cannot be caught training works all the same."""
+    results = []
+    thread = threading.Thread(target=lambda: results.append(fit(tmp_path)))
+    thread.start()
+    thread.join()
+    assert results[0].epochs == 2
+
+
+# --- what goes wrong
+
+
+def test_loss_that_is_not_finite(tmp_path):
+    model = Lost(plain_vit(), after=9)
+    with pytest.raises(LoopeError, match=r"The loss is nan at step 3 of epoch 2; training has stopped") as error:
+        fit(tmp_path, model)
+    assert "epoch-00001-step-0000002 has the last good state" in str(error.value)
+    assert "lower lr" in str(error.value)
+    weights = load_file(tmp_path / "checkpoints" / "epoch-00001-step-0000002" / "weights.safetensors")
+    for name, tensor in model.state_dict().items():  # nothing of it has reached the weights
+        assert torch.equal(tensor, weights[name])
+        assert bool(tensor.isfinite().all())
+
+
+def test_weights_that_are_not_finite_are_not_saved(tmp_path):
+    """An infinite gradient under a finite loss."""
+
+    class Steep(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model, self.root = plain_vit(), nn.Parameter(torch.ones(()))
+            self.left = 4
+
+        def forward(self, images):
+            self.left -= self.training
+            steep = (self.root - self.root.detach()).abs().add(0.0).sqrt() if self.left == 0 else 0 * self.root
+            return self.model(images) + steep
+
+    with pytest.raises(LoopeError, match="The weights are NaN or infinite at step 4 of epoch 1") as error:
+        fit(tmp_path, Steep(), clip=None)
+    assert "epoch-00000-step-0000002 has the last good state" in str(error.value)
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["epoch-00000-step-0000002"]
+
+
+def test_two_cannot_train_into_a_folder(tmp_path):
+    first = Trainer(tmp_path, "batch", 2)
+    first.wait()
+    (pid,) = [process.pid for process in first.processes]
+    with pytest.raises(LoopeError, match=rf"process {pid} on .* is training into {tmp_path}; wait until it ends"):
+        fit(tmp_path)
+    first.kill()
+    assert fit(tmp_path, epochs=3).epochs == 3  # a lock that was left behind holds nobody up
+
+
+def test_nor_one_process_twice(tmp_path):
+    class Again(Asking):
+        def draw(self, chosen):
+            self.left -= 1
+            if self.left == 0:
+                for _ in range(2):  # the refusal does not free the lock either
+                    with pytest.raises(LoopeError, match="this one, is training into"):
+                        fit(tmp_path)
+                other = Trainer(tmp_path)
+                assert f"process {os.getpid()} on" in other.wait()[0]["error"]
+            return Cells.draw(self, chosen)
+
+    learn, check = sources()
+    assert fit(tmp_path, sources=(Again(learn, 3, signal.SIGINT), check)).epochs == 2
+
+
+def test_sources_that_do_not_keep_their_word(tmp_path):
+    class Short(Cells):
+        def batches(self, epoch, start=0, share=(0, 1)):
+            return iter(list(super().batches(epoch, start, share))[:-1])
+
+    learn, check = sources()
+    with pytest.raises(LoopeError, match=r"share of 16 / 1 samples .* for step 1 of epoch 1 came 8 samples"):
+        fit(tmp_path / "a", batch_size=16)
+    with pytest.raises(LoopeError, match="for step 6 of epoch 1 came the end"):
+        fit(tmp_path / "b", sources=(Short(learn.data, 8, True), check))
+    with pytest.raises(LoopeError, match="the source has 17 and gave 16"):
+        fit(tmp_path / "c", sources=(learn, Short(check.data, 8, False)))
+    with pytest.raises(LoopeError, match="An epoch has 6 batches, which do not fill a step of 7"):
+        fit(tmp_path / "d", accumulate=7)
+    with pytest.raises(LoopeError, match="`checkpoint_steps` must be a whole number from 1 up, got 0"):
+        train(vit(), task(), learn, check, recipe(), tmp_path / "e", checkpoint_steps=0)
