@@ -64,8 +64,8 @@ class Plan:
         require(0 <= rank < processes, f"`share` must be (rank, processes) with 0 <= rank < processes, got {share}.")
         require(
             not self.train or self.batch_size % (self.group * processes) == 0,
-            f"A training batch must be shared evenly{together}; got {self.batch_size} samples for {processes} processes; "
-            f"use a multiple of {self.group * processes}.",
+            f"A training batch must be shared evenly{together}; got {self.batch_size} samples for {processes} "
+            f"processes; use a multiple of {self.group * processes}.",
         )
         order = torch.arange(self.count)
         if self.train:
