@@ -1,5 +1,7 @@
 """Cityscapes and CamVid, their augmentation and their batches."""
 
+import os
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -50,7 +52,10 @@ def camvid_tree(root: Path, count: int = 7, size=(24, 36)) -> Path:
     return root
 
 
-def test_cityscapes_as_it_is_unpacked(tmp_path):
+@pytest.mark.parametrize("reverse", [False, True])
+def test_cityscapes_as_it_is_unpacked(tmp_path, monkeypatch, reverse):
+    listed = os.listdir
+    monkeypatch.setattr(os, "listdir", lambda path: sorted(listed(path), reverse=reverse))  # file systems differ
     found = Cityscapes("train", cityscapes_tree(tmp_path))
     assert len(found) == 3
     assert [path.name[:20] for path, _ in found.pairs] == [
@@ -242,6 +247,13 @@ def test_a_batch_follows_from_its_place_alone(camvid):
         halves = [next(fresh.batches(2, share=(rank, 2))) for rank in range(2)]
         assert torch.equal(torch.cat([half[0] for half in halves]), images)
         assert torch.equal(torch.cat([half[1] for half in halves]), masks)
+
+
+def test_each_sample_is_changed_in_its_own_way_and_anew_in_each_epoch():
+    alike = [column_image()] * 4
+    source = SegmentationSource(alike, 4, (20, 30), train=True, augment=Augment(jitter=0.0))
+    seen = [image for epoch in range(2) for image in next(source.batches(epoch))[0]]
+    assert not any(torch.equal(one, two) for one, two in combinations(seen, 2))
 
 
 def test_an_evaluation_source_gives_every_image_once(camvid):

@@ -10,6 +10,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 import loope
+from loope.attach import libraries
 from loope.core.labels import Labels
 from loope.models import SETR, Segmenter
 from tests.models.tiny import ARGS, DECODERS, images, make, vit
@@ -97,6 +98,11 @@ def test_recipes_that_are_damaged_or_hostile(change, tmp_path):
     save_file(state, path, metadata={"loope": json.dumps(recipe)})
     with pytest.raises(loope.LoopeError):
         loope.load(path)
+
+
+def test_only_known_libraries_are_asked():
+    with pytest.raises(loope.LoopeError, match="Unknown library 'os'; use one of: "):
+        libraries.build({"library": "os"})
 
 
 def test_subclasses_of_ones_own_cannot_be_built_from_a_file(tmp_path):

@@ -88,7 +88,8 @@ def _read(path: Path) -> Tensor:
 
 def _model(path: Path) -> SegmentationModel:
     from loope.attach import load
-    from loope.core.errors import LoopeError
+    from loope.attach.attachment import required_attachment
+    from loope.core.errors import LoopeError, require
     from loope.models.backbone import SegmentationModel
 
     model = load(path)
@@ -96,6 +97,8 @@ def _model(path: Path) -> SegmentationModel:
         raise LoopeError(
             f"{path} holds a {type(model).__name__}, which does not segment; give a file with a SETR or a Segmenter."
         )
+    channels = required_attachment(model).branches[0].channels
+    require(channels == 3, f"{path} is for images of {channels} channels; only colour images can be segmented here.")
     return model
 
 

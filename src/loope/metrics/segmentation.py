@@ -28,7 +28,7 @@ def scores_from_confusion(confusion: Tensor) -> dict[str, Tensor]:
     Returns:
         `accuracy`, `miou`, `mdice`, `mcc`: `()` float64; `iou`: `(classes,)` float64 with NaN for absent classes.
     """
-    # In float64: products of the counts of a whole data set leave float32's range, where torchmetrics computes.
+    # In float64 and of shares: the products of a whole data set's counts leave float32's range, torchmetrics' own.
     counts = confusion.double()
     right, true, given, all_ = counts.diagonal(), counts.sum(1), counts.sum(0), counts.sum()
     iou = right / (true + given - right)

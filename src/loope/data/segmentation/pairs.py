@@ -35,10 +35,10 @@ class Pairs(Dataset[tuple[Tensor, Tensor]]):
         self.classes_of = torch.full((256,), UNKNOWN)
         self.classes_of[list(values)] = torch.tensor(list(values.values()))
         missing = [mask for _, mask in self.pairs if not mask.is_file()]
-        require(
-            not missing,
-            f"{len(missing)} of {len(self.pairs)} images have no mask; the first would be {_first(missing)}.",
-        )
+        if missing:
+            raise LoopeError(
+                f"{len(missing)} of {len(self.pairs)} images have no mask; the first would be {missing[0]}."
+            )
 
     def __len__(self) -> int:
         return len(self.pairs)
@@ -105,7 +105,3 @@ def _read(path: Path, mode: str) -> Tensor:
         f"{path} is no mask: it has mode {picture.mode}, but masks have one byte a pixel, the class.",
     )
     return found
-
-
-def _first(paths: Sequence[Path]) -> str:
-    return str(paths[0]) if paths else ""
