@@ -2,6 +2,10 @@
 
 import json
 import re
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -94,3 +98,18 @@ def test_the_demo_writes_a_report_that_opens_offline(tmp_path):
     assert "http" not in page
     for name in ("none", "sinusoid", "gilbert", "loope", "sincos2d"):
         assert f"<td>{name}</td>" in page
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
+    """A real process, interrupted while its runs train: they save, and the next call goes on."""
+    words = ["demo", "--out", str(tmp_path), "--jobs", "2"]
+    process = subprocess.Popen([sys.executable, "-m", "loope", *words], stdout=subprocess.PIPE, text=True)
+    while not list(tmp_path.glob("runs/*/progress.json")):
+        assert process.poll() is None
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "The same command goes on from here" in " ".join(out.split())
+    assert list(tmp_path.glob("runs/*/checkpoints/*/state.json"))
+    assert not list(tmp_path.glob("runs/*/failed.json"))

@@ -27,7 +27,7 @@ def demo(
     from rich.console import Console
 
     from loope.cli.experiments import print_failures
-    from loope.cli.watching import Watch
+    from loope.cli.watching import Watch, interruptible
     from loope.engine.executors import create_executor
     from loope.experiments.campaign import carry_out
     from loope.experiments.demo import TABLE
@@ -37,7 +37,7 @@ def demo(
     console = Console()
     runs = [entry.run.with_seed(seed) for entry in TABLE.entries("smoke" if smoke else "laptop")]
     console.print(f"{len(runs)} encoders in the same small ViT, on Three-Cell; {jobs} at a time.")
-    with create_executor("local", jobs) as executor, Watch(console, runs, out) as watch:
+    with interruptible(console), create_executor("local", jobs) as executor, Watch(console, runs, out) as watch:
         outcome = carry_out(runs, out / "runs", executor, Settings(progress=False), watch)
     if outcome.failures:
         print_failures(console, outcome.failures)

@@ -60,7 +60,7 @@ def run(
     """
     from rich.console import Console
 
-    from loope.cli.watching import Watch
+    from loope.cli.watching import Watch, interruptible
     from loope.engine.executors import create_executor
     from loope.experiments.campaign import carry_out
     from loope.experiments.settings import Settings
@@ -81,6 +81,7 @@ def run(
     if place == "slurm":
         options = {"folder": str(out / "slurm"), **options}
     with (
+        interruptible(console),
         create_executor(place, jobs, **options) as executor,
         Watch(console, runs, out) as watch,
     ):

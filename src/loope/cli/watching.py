@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import typer
 
 from loope.engine.progress import read_progress
 from loope.experiments.results import PROGRESS, folder_of
@@ -16,6 +20,16 @@ if TYPE_CHECKING:
     from loope.experiments.spec import Run
 
 LINE_EVERY = 30.0  # seconds between plain lines, where there is no terminal
+
+
+@contextmanager
+def interruptible(console: Console) -> Iterator[None]:
+    """Ctrl-C ends in a message and exit code 130; what was running has saved where it was."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        console.print("Interrupted, and saved. The same command goes on from here.")
+        raise typer.Exit(130) from None
 
 
 class Watch:
