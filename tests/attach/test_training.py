@@ -46,11 +46,9 @@ def test_positions_do_not_decay(name, encoder):
 def test_layer_decay_counts_encoders_to_the_stem(name, encoder):
     own = make(name)
     model = make_attached(name, encoder, prefix="learned")
-    for coarse in (False, True):
-        before = group_parameters(own, own.group_matcher(coarse=coarse), reverse=True)
-        layers = group_parameters(model, model.group_matcher(coarse=coarse), reverse=True)
-        for key, layer in layers.items():
-            assert layer == (0 if key.startswith("loope.") else before[key]), key
+    before, layers = (group_parameters(each, each.group_matcher(), reverse=True) for each in (own, model))
+    for key, layer in layers.items():
+        assert layer == (0 if key.startswith("loope.") else before[key]), key
     assert {layer for key, layer in before.items() if "patch_embed" in key} == {0}
     groups = param_groups_layer_decay(model, layer_decay=0.5)
     scale = {id(each): group["lr_scale"] for group in groups for each in group["params"]}

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from loope.attach.adapter import Adapter, Branch, Slot, register_adapter
 from loope.attach.masks import add_masks
+from loope.attach.timm_attention import join_heads
 from loope.attach.timm_vit import square
 from loope.core.errors import require
 from loope.core.grid import Grid, as_grid
@@ -106,4 +107,4 @@ def attend(
         scaling=attention.scaling,
         **kwargs,
     )
-    return attention.o_proj(mixed.reshape(*lead, -1).contiguous()), weights
+    return attention.o_proj(join_heads(mixed)), weights

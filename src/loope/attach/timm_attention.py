@@ -35,7 +35,7 @@ def attend(
         bias = add_masks(bias, attention._get_rel_pos_bias())
     bias = add_masks(add_masks(bias, shared_rel_pos_bias), attn_mask)
     dropout = attention.attn_drop.p if attention.training else 0.0
-    mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout).transpose(1, 2).flatten(2)
+    mixed = join_heads(F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout).transpose(1, 2))
     mixed = attention.norm(mixed) if hasattr(attention, "norm") else mixed
     mixed = mixed if opening is None else mixed * opening
     projected: Tensor = attention.proj_drop(attention.proj(mixed))
@@ -72,6 +72,17 @@ def attend_talking_heads(attention: Any, position: Any, x: Tensor) -> Tensor:
     mixed = (weights @ v).transpose(1, 2).reshape(batch, tokens, dim)
     projected: Tensor = attention.proj_drop(attention.proj(mixed))
     return projected
+
+
+def join_heads(mixed: Tensor) -> Tensor:
+    """`(B, tokens, heads, d)` to `(B, tokens, D)`.
+
+    Which fused kernel runs, and so how its result lies in memory, depends on whether the bias wants gradients; a graph
+    that was captured without them must not rely on it.
+    """
+    if torch.compiler.is_compiling():
+        mixed = mixed.clone(memory_format=torch.contiguous_format)
+    return mixed.flatten(2)
 
 
 def _heads(x: Tensor, attention: Any) -> Tensor:
