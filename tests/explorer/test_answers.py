@@ -97,8 +97,9 @@ def test_the_papers_rows_come_along_for_its_settings_only(client):
         ("order/gilbert/64x64.json", "up to 1024 cells"),
         ("three-cell/pink/0-0-1-1-2-3.json", "Unknown colour 'pink'"),
         ("three-cell/red/0-0-1-1-2-x.json", "six numbers, row and column of each, got '0-0-1-1-2-x'"),
-        ("three-cell/red/0-0-1-1.json", "six numbers, row and column of each, got 4"),
+        ("three-cell/red/0-0-1-1.json", "six numbers, row and column of each, got '0-0-1-1'"),
         ("three-cell/red/0-0-1-1-2-99.json", "must lie in a grid"),
+        (f"three-cell/red/0-0-1-1-2-{10**30}.json", "six numbers"),
     ],
 )
 def test_mistakes_are_told_in_words(client, path, words):
@@ -121,6 +122,8 @@ def test_a_files_table(client, tmp_path):
     assert torch.equal(sent["similarity"], loope.cosine_similarity(table[0, 1:].view(3, 4, 8)).float())
     assert sent["dim"] == 8
     assert "fits 2x2" in error(client.get(f"/api/similarity/file~{told['id']}/2x2/64.bin"))
+    empty = client.post("/api/file.json", content=save({"pos_embed": torch.zeros(1, 9, 0)})).json()
+    assert "must not be empty" in error(client.get(f"/api/similarity/file~{empty['id']}/3x3/64.bin"))
     without = client.post("/api/file.json", content=save({"head.weight": table})).json()
     assert "no table of positions" in without["table"]["error"]
 
@@ -198,6 +201,20 @@ def test_offsets_of_an_image(client, query):
     assert sent["index"] == loope.create_order("gilbert", *grid).index.flatten().tolist()
     torch.testing.assert_close(torch.tensor(sent["offsets"]), expected)
     assert sent["swapped"] == slow_swaps(sent["index"], refined)
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("height=x&width=3", "A grid has whole sides, got 'x' and '3'"),
+        ("height=3", "at least 1x1, got 3x0"),
+        ("height=64&width=64", "up to 1024 cells"),
+        ("pixels=many", "Unknown scale of pixels 'many'"),
+        ("checkpoint=..%2Fmodel", "choose it again"),
+    ],
+)
+def test_mistakes_with_offsets_are_told_in_words(client, query, words):
+    assert words in error(client.post(f"/api/offsets.json?{query}", content=picture()))
 
 
 def test_pixels_are_what_torchvision_would_give():

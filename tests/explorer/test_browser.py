@@ -422,12 +422,14 @@ def test_the_model_and_where_it_is_wrong(page, address, tmp_path):
 
 def test_what_is_copied_runs_and_says_the_same(page, address, tmp_path):
     open_view(
-        page, address, "compare?grid=4x6&dim=48&patch=1,2&e=gilbert&e=sinusoid~order~snake&e=rope_axial~temperature~50"
+        page,
+        address,
+        "compare?grid=4x6&dim=48&patch=1,2&e=gilbert&e=sinusoid~order~snake&e=rope_axial~temperature~50&e=rope_mixed",
     )
     page.get_by_role("button", name="Copy as Python").click()
     printed = run(page.locator("dialog code").inner_text(), tmp_path)
     scores = page.locator(".scores").all_inner_texts()
-    for name, text in zip(("gilbert", "sinusoid snake", "rope_axial 50"), scores, strict=True):
+    for name, text in zip(("gilbert", "sinusoid snake", "rope_axial 50", "rope_mixed"), scores, strict=True):
         m_u, m_d, ceiling, a_su = re.search(rf"{name}: M_U (\S+), M_D (\S+) of (\S+), A_SU (\S+)", printed).groups()
         assert all(number in text for number in (m_u, m_d, ceiling, a_su))
     page.keyboard.press("Escape")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 from loope.core.errors import LoopeError, require
-from loope.core.grid import Grid, as_grid
+from loope.core.grid import as_grid
 from loope.explorer import catalogue as offered
 from loope.explorer import compare, model
 from loope.explorer.offsets import offsets_data, read_encoder
@@ -48,11 +49,9 @@ class Answers:
 
     def three_cell(self, cells: str, moving: str) -> bytes:
         """What the shipped model answers."""
-        try:
-            numbers = [int(number) for number in cells.split("-")]
-        except ValueError:
-            raise LoopeError(f"Three cells are six numbers, row and column of each, got {cells!r}.") from None
-        return model.ask(numbers, moving)
+        known = re.fullmatch(r"\d{1,4}(-\d{1,4}){5}", cells)
+        require(known is not None, f"Three cells are six numbers, row and column of each, got {cells!r}.")
+        return model.ask([int(number) for number in cells.split("-")], moving)
 
     def receive(self, body: bytes, query: Mapping[str, str]) -> bytes:
         """Keep a safetensors file, and say what is in it: a `(h, w)` table, LOOPE on a grid, or why there is none."""
@@ -66,7 +65,9 @@ class Answers:
         """X_C of the image in the body."""
         checkpoint = query.get("checkpoint", "shipped")
         encoder = model.shipped_encoder() if checkpoint == "shipped" else read_encoder(self._file(checkpoint))
-        grid = Grid(int(query["height"]), int(query["width"])) if {"height", "width"} <= query.keys() else None
+        height, width = query.get("height", "0"), query.get("width", "0")
+        require(height.isdecimal() and width.isdecimal(), f"A grid has whole sides, got {height!r} and {width!r}.")
+        grid = as_grid((int(height), int(width))) if "height" in query else None
         return offsets_data(encoder, body, grid, query.get("pixels", "unit"))
 
     def _file(self, name: str) -> Weights:

@@ -63,7 +63,7 @@ class Server:
     async def post(self, name: str, request: Request) -> Response:
         """Send what is made of a body."""
         body = await self._body(request)
-        key = (request.url.path, request.url.query, hashlib.sha256(body).digest())
+        key = (request.url.path, hashlib.sha256(request.url.query.encode() + b"\0" + body).digest())
         return await self._send(request, name, key, {"body": body, "query": dict(request.query_params)})
 
     async def _send(self, request: Request, name: str, key: Any, arguments: dict[str, Any]) -> Response:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from loope.core.errors import LoopeError, one_of, require
+from loope.core.errors import LoopeError, one_of
 from loope.core.three_cell import COLOURS
 from loope.data.three_cell.questions import answer, signed_area
 from loope.data.three_cell.rendering import render
@@ -42,7 +42,7 @@ def ask(cells: list[int], moving: str) -> bytes:
     """What the model answers, and where it would be wrong if one cell were elsewhere.
 
     Args:
-        cells: row and column of red, green and blue.
+        cells: six numbers, row and column of red, green and blue.
         moving: the colour that is tried at every cell of the grid.
 
     Returns:
@@ -55,7 +55,6 @@ def ask(cells: list[int], moving: str) -> bytes:
     one_of("colour", moving, COLOURS)
     encoder = shipped_encoder()
     grid = encoder.grid
-    require(len(cells) == 6, f"Three cells are six numbers, row and column of each, got {len(cells)}.")
     asked = torch.tensor(cells).view(1, 3, 2)
     elsewhere = asked.repeat(grid.size, 1, 1)
     elsewhere[:, COLOURS.index(moving)] = torch.stack(grid.coordinates(), dim=1)

@@ -136,4 +136,4 @@ def _patches(table: Tensor, wanted: Grid | None) -> Tensor | None:
     side = math.isqrt(len(table))
     grid = wanted or Grid(side, side)
     prefix = len(table) - grid.size
-    return table[prefix:].view(*grid, -1) if 0 <= prefix <= MOST_PREFIX and grid.size else None
+    return table[prefix:].view(*grid, table.shape[-1]) if 0 <= prefix <= MOST_PREFIX and grid.size else None

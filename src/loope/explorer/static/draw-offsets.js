@@ -24,8 +24,8 @@ export function drawMoves(map, view) {
       share = Math.abs(offset);
     const tip = [x + (u - x) * share, y + (v - y) * share];
     map.dot(x, y, width, "#000");
-    map.arrow([x, y], tip, "#000", 2 * width);
-    map.arrow([x, y], tip, colour(offset), width);
+    map.arrow([x, y], tip, "#000", 2 * width, 3 * width);
+    map.arrow([x, y], tip, colour(offset), width, 3 * width);
   });
   if (view.patch != null) map.mark(view.patch);
 }

@@ -100,10 +100,10 @@ export class GridCanvas {
     context.setLineDash([]);
   }
 
-  arrow(from, to, colour, width) {
+  arrow(from, to, colour, width, wings = 4 * width) {
     const [across, down] = [to[0] - from[0], to[1] - from[1]];
     const angle = Math.atan2(down, across),
-      head = Math.min(4 * width, 0.7 * Math.hypot(across, down));
+      head = Math.min(wings, 0.7 * Math.hypot(across, down));
     const wing = (turn) => [to[0] - head * Math.cos(angle + turn), to[1] - head * Math.sin(angle + turn)];
     this.line([from, to], colour, width);
     this.line([wing(0.6), to, wing(-0.6)], colour, width);

@@ -71,7 +71,6 @@ function fill(card, minis) {
       row("near", "near", number(scores.nearness_correlation, 3)),
     ),
     scores.a_su_says_little ? h("p.hint", {}, "* divides by a mean near zero: look at “bounded”.") : "",
-    paper ?? "",
     h(
       "div.minis",
       {},
@@ -82,6 +81,7 @@ function fill(card, minis) {
         return h("figure", {}, mini.map.element, h("figcaption", {}, label, mini.told));
       }),
     ),
+    paper ?? "",
   );
 }
 
