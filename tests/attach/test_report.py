@@ -12,6 +12,8 @@ PREFIX = {
     "HF DeiT": 2, "HF DeiTModel": 2,
 }  # fmt: skip
 OWN = {
+    "SETR": ["backbone.pos_embed"],
+    "Segmenter": ["backbone.pos_embed"],
     "CrossViT": ["pos_embed_0", "pos_embed_1"],
     "EVA": ["pos_embed", "rope"],
     "EVA, mixed rotary": ["rope"],

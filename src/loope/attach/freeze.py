@@ -54,7 +54,7 @@ class BakedTable(Baked):
 
 
 class BakedRotation(Baked):
-    """Rotary: cosines and sines, `(layers, 2, heads or 1, N, d/2)`."""
+    """Rotary: cosines and sines, `(layers, 2, heads or 1, N, d)`."""
 
     def rotate(self, q: Tensor, k: Tensor, grid: Grid, layer: int) -> tuple[Tensor, Tensor]:
         """Queries and keys turned."""
@@ -100,8 +100,7 @@ def _baked(encoder: PositionalEncoder, depth: int) -> PositionalEncoder:
     if "embed" in encoder.hooks():
         return BakedTable(encoder, encoder(None)[None]).eval()
     if isinstance(encoder, Rotary):
-        angles = torch.stack([encoder.angles(grid, layer) for layer in range(depth)])
-        return BakedRotation(encoder, _once(torch.stack((angles.cos(), angles.sin()), dim=1))).eval()
+        return BakedRotation(encoder, _once(torch.stack([encoder.waves(grid, n) for n in range(depth)]))).eval()
     if "bias" in encoder.hooks():
         query = encoder._anchor.new_zeros(1, 1, grid.size, 1)  # not read
         return BakedBias(encoder, _once(torch.stack([encoder.bias(query, grid, n) for n in range(depth)]))).eval()

@@ -100,6 +100,10 @@ class SegmentationModel(nn.Module):
         full = tuple(enlarged(each, padded.shape[-2:])[..., :height, :width] for each in scores)
         return full if len(full) > 1 else full[0]
 
+    def set_grad_checkpointing(self, enable: bool = True) -> None:
+        """Compute the backbone's blocks again on the way back, to save memory; as timm's models do."""
+        self.backbone.set_grad_checkpointing(enable)
+
     def no_weight_decay(self) -> set[str]:
         """Names of parameters that do not decay; asked by timm's optimizer factory."""
         return {f"backbone.{name}" for name in self.backbone.no_weight_decay()}
