@@ -127,7 +127,7 @@ def test_states_of_a_run(tmp_path):
 
 def test_missing_weights_say_where_to_put_them(monkeypatch, tmp_path):
     monkeypatch.setenv("LOOPE_WEIGHTS", str(tmp_path))
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(loope.LoopeError, match=r"put them into .* as deit_tiny_patch16_224\.fb_in1k\.safetensors"):
         create_timm(Model(name="deit_tiny_patch16_224.fb_in1k", weights="pretrained"))
 

@@ -42,7 +42,7 @@ def rank_correlation(x: Sequence[float], y: Sequence[float]) -> float:
     """Spearman's correlation with average ranks; NaN if one of the two does not vary.
 
     Example:
-        >>> round(rank_correlation([1, 2, 3, 4, 5], [85.6, 90.9, 93.1, 88.8, 93.4]), 3)  # M_U and distance, as published
+        >>> round(rank_correlation([1, 2, 3, 4, 5], [85.6, 90.9, 93.1, 88.8, 93.4]), 3)  # M_U, distance
         0.7
     """
     import torch
