@@ -48,11 +48,14 @@ def demo(
 
 
 def _table(results: dict[str, dict[str, Any]]) -> Any:
+    from rich.box import SIMPLE
     from rich.table import Table
 
     from loope.experiments.demo_report import HEAD, rows
 
-    table = Table(*HEAD, title="Three-Cell, 5x5 cells: accuracy on the test part")
+    table = Table(title="Three-Cell, 5x5 cells: accuracy on the test part", box=SIMPLE, padding=(0, 0, 0, 1))
+    for head in HEAD:
+        table.add_column(head, no_wrap=True, justify="left" if head == "encoder" else "right")
     for row in rows(results):
         table.add_row(*row)
     return table
