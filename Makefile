@@ -36,8 +36,10 @@ format: $(READY)  ## let ruff put the code in order
 bench: $(READY)  ## measure every claim of speed, as a ratio in one run
 	@for script in $(filter-out benchmarks/timing.py, $(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
-docs: $(READY)  ## draw the pictures and tables of README and docs anew
+docs: $(READY)  ## draw pictures and tables anew, build the documentation into build/site
 	@$(BIN)/python docs/build.py
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "Written: build/site/index.html"
 
 clean:  ## remove the environment and everything made
 	rm -rf .venv out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,5 +1,6 @@
 """Draws the pictures and writes the tables of README.md and docs/; `make docs` runs it, a test finds stale tables."""
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import build_explorer
 import build_pesi
 import build_scaling
 import build_three_cell
+import build_walkthrough
 
 from loope.core.files import write_atomic
 from loope.core.grid import Grid
@@ -52,6 +54,7 @@ def encoders_table() -> str:
 TABLES = {
     ("docs/orders.md", "orders"): orders_table,
     ("README.md", "encoders"): encoders_table,
+    ("docs/encoders.md", "encoders"): encoders_table,
     ("docs/attach.md", "matrix"): matrix.table,
     **build_pesi.TABLES,
     **build_scaling.TABLES,
@@ -81,6 +84,10 @@ def main() -> None:
     build_pesi.draw(images)
     build_three_cell.draw(images)
     build_explorer.draw(images)
+    if (Path(os.environ.get("LOOPE_WEIGHTS", "")) / build_walkthrough.WEIGHTS).is_file():
+        build_walkthrough.draw(images)
+    else:
+        print(f"No {build_walkthrough.WEIGHTS} in the folder that LOOPE_WEIGHTS names: the walkthrough stays as it is.")
     export(ROOT / "docs" / "explore")
 
 

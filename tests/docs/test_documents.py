@@ -25,7 +25,7 @@ def test_links_and_pictures_exist(page):
     text = page.read_text()
     targets = re.findall(r"\]\(([^)#]+?)\)", text) + re.findall(r'src="([^"]+)"', text)
     for target in targets:
-        if not target.startswith("http"):
+        if not target.startswith(("http", "explore/")):  # the live page is written with the site
             assert (page.parent / target).exists(), target
 
 

@@ -21,7 +21,7 @@ FILE = "model.safetensors"
 class HubModel(nn.Module, ModelHubMixin, library_name="loope", tags=["positional-encoding"]):
     """Gives an attached model `save_pretrained`, `push_to_hub` and `from_pretrained`.
 
-    Example:
+    Examples:
         `HubModel(model).push_to_hub("me/vit-with-loope")`, then `HubModel.from_pretrained("me/vit-with-loope").model`.
     """
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from loope.cli.options import JsonOption
 
 if TYPE_CHECKING:
     from typing import Any
@@ -18,6 +21,7 @@ def demo(
     smoke: Annotated[
         bool, typer.Option("--smoke", help="Only see that it works: seconds, and scores without meaning.")
     ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Train a small ViT on Three-Cell with five encoders, two at a time, and write a report with pictures.
 
@@ -34,7 +38,7 @@ def demo(
     from loope.experiments.demo_report import write_report
     from loope.experiments.settings import Settings
 
-    console = Console()
+    console = Console(stderr=as_json)
     runs = [entry.run.with_seed(seed) for entry in TABLE.entries("smoke" if smoke else "laptop")]
     console.print(f"{len(runs)} encoders in the same small ViT, on Three-Cell; {jobs} at a time.")
     with interruptible(console), create_executor("local", jobs) as executor, Watch(console, runs, out) as watch:
@@ -43,8 +47,13 @@ def demo(
         print_failures(console, outcome.failures)
         raise typer.Exit(1)
     results = {each.run.encoder.name: each.result for each in outcome.standings if each.result is not None}
+    report = write_report(runs, results, out, smoke)
+    if as_json:
+        scores = {name: result["metrics"] for name, result in results.items()}
+        typer.echo(json.dumps({"report": str(report), "scores": scores}, indent=2))
+        return
     console.print(_table(results))
-    console.print(f"Report with pictures: [bold]{write_report(runs, results, out, smoke)}[/bold]")
+    console.print(f"Report with pictures: [bold]{report}[/bold]")
 
 
 def _table(results: dict[str, dict[str, Any]]) -> Any:

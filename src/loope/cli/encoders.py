@@ -5,12 +5,14 @@ from typing import Annotated
 
 import typer
 
+from loope.cli.options import JsonOption
+
 
 def encoders(
     pattern: Annotated[str, typer.Argument(help="Names to show, with * as in the shell.")] = "*",
     grid: Annotated[str, typer.Option(help="HEIGHTxWIDTH of the grid that parameters are counted for.")] = "14x14",
     dim: Annotated[int, typer.Option(help="Width of the tokens.")] = 768,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """List the encoders: where each acts, its parameters at this size (- if it cannot take it), its paper and options.
 

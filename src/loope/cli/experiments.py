@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from loope.cli.options import JsonOption, busy
 from loope.core.errors import require
 
 if TYPE_CHECKING:
@@ -17,13 +18,30 @@ if TYPE_CHECKING:
     from loope.experiments.results import Standing
     from loope.reports.sheets import Sheet
 
+
+def _complete_table(incomplete: str) -> list[str]:
+    from loope.experiments.table import table_names
+
+    return [name for name in table_names() if name.startswith(incomplete)]
+
+
+def _complete_preset(incomplete: str) -> list[str]:
+    from loope.experiments.table import PRESETS
+
+    return [name for name in PRESETS if name.startswith(incomplete)]
+
+
 OUT = Path("out/experiments")
-TableArgument = Annotated[str, typer.Argument(metavar="TABLE", help="See `loope tables`.")]
-PresetOption = Annotated[str, typer.Option(help="smoke (seconds), laptop (two cores) or paper (as published).")]
+TableArgument = Annotated[
+    str, typer.Argument(metavar="TABLE", help="See `loope tables`.", autocompletion=_complete_table)
+]
+PresetOption = Annotated[
+    str,
+    typer.Option(help="smoke (seconds), laptop (two cores) or paper (as published).", autocompletion=_complete_preset),
+]
 OnlyOption = Annotated[str | None, typer.Option(help="Rows, columns, models or encoders that fit, such as 'LOOPE*'.")]
 SeedsOption = Annotated[str, typer.Option(help="Seeds, such as 0,1,2.")]
 OutOption = Annotated[Path, typer.Option(help="Folder of all runs.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
 
 def run(
@@ -50,6 +68,7 @@ def run(
     resource: Annotated[
         list[str] | None, typer.Option(help="Of a run on ray or slurm, such as gpus=1 or partition=long.")
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Do the runs of a table that are not done, then show the table. Run again to go on.
 
@@ -66,7 +85,7 @@ def run(
     from loope.experiments.settings import Settings
     from loope.experiments.table import get_table
 
-    console = Console()
+    console = Console(stderr=as_json)
     found, numbers = get_table(table), read_seeds(seeds)
     runs = [entry.run.with_seed(seed) for entry in found.select(preset, only) for seed in numbers]
     settings = Settings(
@@ -87,8 +106,13 @@ def run(
     ):
         outcome = carry_out(runs, out / "runs", executor, settings, watch)
     from loope.experiments.sheet import make_sheet
+    from loope.reports.sheets import render
 
-    console.print(show_sheet(make_sheet(found, preset, numbers, out / "runs")))
+    sheet = make_sheet(found, preset, numbers, out / "runs")
+    if as_json:
+        typer.echo(render(sheet, "json"), nl=False)
+    else:
+        console.print(show_sheet(sheet))
     done = sum(each.state == "done" for each in outcome.standings)
     console.print(f"{done} of {len(outcome.standings)} runs are done, in [bold]{out}[/bold].")
     for name, count in count_bad_images(outcome.standings).items():
@@ -99,7 +123,10 @@ def run(
 
 
 def status(
-    table: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="One table; all if not given.")] = None,
+    table: Annotated[
+        str | None,
+        typer.Argument(metavar="[TABLE]", help="One table; all if not given.", autocompletion=_complete_table),
+    ] = None,
     preset: PresetOption = "laptop",
     seeds: SeedsOption = "0",
     out: OutOption = OUT,
@@ -168,7 +195,7 @@ def report(
     table: TableArgument,
     preset: PresetOption = "laptop",
     seeds: SeedsOption = "0",
-    file_format: Annotated[str, typer.Option("--format", help="md, html, latex or csv.")] = "md",
+    file_format: Annotated[str, typer.Option("--format", help="md, html, latex, csv or json.")] = "md",
     out: OutOption = OUT,
     to: Annotated[
         Path | None, typer.Option(help="File to write; below --out if not given, - for the terminal.")
@@ -191,7 +218,9 @@ def report(
     if to == Path("-"):
         typer.echo(render(make_sheet(found, preset, numbers, out / "runs"), file_format), nl=False)
         return
-    typer.echo(f"Written: {write_report(found, preset, numbers, out, file_format, to)}")
+    with busy("Drawing"):
+        written = write_report(found, preset, numbers, out, file_format, to)
+    typer.echo(f"Written: {written}")
 
 
 def count_bad_images(standings: list[Standing]) -> dict[str, int]:

@@ -1,9 +1,25 @@
-"""Readers for values that several commands take."""
+"""What several commands share: options, readers of their values, and a sign of life."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
 
 from loope.core.errors import require
 from loope.core.grid import Grid, as_grid
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+
+
+@contextmanager
+def busy(doing: str) -> Iterator[None]:
+    """Show on a terminal that something takes a while; what is printed for scripts stays clean."""
+    from rich.console import Console
+
+    with Console(stderr=True).status(f"{doing} ..."):
+        yield
 
 
 def read_grid(text: str) -> Grid:

@@ -6,12 +6,14 @@ from typing import Annotated
 
 import typer
 
+from loope.cli.options import JsonOption
+
 
 def order(
     names: Annotated[list[str] | None, typer.Argument(help="Orders to compare; all of them if none is named.")] = None,
     grid: Annotated[str, typer.Option(help="HEIGHTxWIDTH of the grid.")] = "14x14",
     draw: Annotated[Path | None, typer.Option(help="Draw the curves into this PNG file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Compare patch orders by how well they keep neighbours together.
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from loope.cli.options import JsonOption, busy
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -42,7 +44,7 @@ def pesi(
         str | None, typer.Option(help="A timm model by name, with the weights of --checkpoint or else its own.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of what encoders would learn; they are measured untrained.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Measure how well encodings keep geometry (PESI), with the paper's numbers below ours where it has them.
 
@@ -62,13 +64,14 @@ def pesi(
 
     size = None if grid is None else read_grid(grid)
     rows = []
-    if model is not None:
-        rows.append(_table_row(model, model_table(model, checkpoint, size, table), directions))
-    elif checkpoint is not None:
-        rows.append(_table_row(checkpoint.name, position_table(checkpoint, size, table), directions))
-    for name in encoders or ([] if rows else list_encoders()):
-        torch.manual_seed(seed)  # for each, so that a row does not depend on those above it
-        rows.append(_encoder_row(name, size or Cells(14, 14), dim, directions))
+    with busy("Measuring"):
+        if model is not None:
+            rows.append(_table_row(model, model_table(model, checkpoint, size, table), directions))
+        elif checkpoint is not None:
+            rows.append(_table_row(checkpoint.name, position_table(checkpoint, size, table), directions))
+        for name in encoders or ([] if rows else list_encoders()):
+            torch.manual_seed(seed)  # for each, so that a row does not depend on those above it
+            rows.append(_encoder_row(name, size or Cells(14, 14), dim, directions))
     if as_json:
         typer.echo(json.dumps({"directions": directions, "rows": [_as_json(row) for row in rows]}, indent=2))
     else:

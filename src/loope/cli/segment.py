@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from loope.cli.options import JsonOption, busy
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -25,7 +27,7 @@ def segment(
         list[float] | None, typer.Option(help="Look at it at this scale; several may be given.", min=0.05, max=10)
     ] = None,
     flip: Annotated[bool, typer.Option("--flip", help="Look at it mirrored too.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Segment an image: writes the mask in the classes' colours, an overlay and a legend as PNG files.
 
@@ -44,7 +46,8 @@ def segment(
 
     picture = _read(image)
     model = _model(checkpoint)
-    mask = _classes(model, picture, full, scale or [1.0], flip)
+    with busy("Segmenting"):
+        mask = _classes(model, picture, full, scale or [1.0], flip)
     labels = model.labels
     shares = [share / mask.numel() for share in mask.flatten().bincount(minlength=len(labels)).tolist()]
     drawn = {

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from loope.cli.options import JsonOption
+
 if TYPE_CHECKING:
     from rich.text import Text
 
@@ -76,6 +78,7 @@ def export(
     split: SplitOption = None,
     sampler: SamplerOption = "exact",
     file_format: Annotated[str, typer.Option("--format", help="png (images and a CSV table) or npz.")] = "png",
+    as_json: JsonOption = False,
 ) -> None:
     """Write the data set to disk with a data card; run again to go on after an interruption.
 
@@ -90,7 +93,7 @@ def export(
     from loope.data.three_cell.export import export as write
 
     data = _data(size, grid, cell, seed, split, sampler)
-    console = Console()
+    console = Console(stderr=as_json)
     try:
         with Progress(console=console, transient=True) as progress:
             task = progress.add_task(f"{len(data):,} images", total=1)
@@ -98,6 +101,10 @@ def export(
     except KeyboardInterrupt:
         console.print("Interrupted. The same command goes on from here.")
         raise typer.Exit(130) from None
+    if as_json:
+        told = {"folder": str(folder), "card": str(card), "samples": len(data), "majority_rates": data.majority_rates()}
+        typer.echo(json.dumps(told, indent=2))
+        return
     rates = ", ".join(f"{task} {rate:.1%}" for task, rate in data.majority_rates().items())
     console.print(f"{len(data):,} samples in [bold]{folder}[/bold], described in {card.name}.")
     console.print(f"A constant answer scores: {rates}.")

@@ -42,7 +42,7 @@ def one_of(what: str, value: object, choices: Iterable[str]) -> None:
 def require_multiple(name: str, value: int, factor: int, who: str) -> None:
     """Raise `LoopeError` unless `factor` divides `value`; the message names the nearest values that would do.
 
-    Example:
+    Examples:
         >>> require_multiple("dim", 190, 4, "'sincos2d'")
         Traceback (most recent call last):
         loope.core.errors.LoopeError: `dim` must be divisible by 4 for 'sincos2d', got 190; use 188 or 192.

@@ -17,7 +17,7 @@ GridLike: TypeAlias = int | Sequence[int]
 class Grid(NamedTuple):
     """`height` x `width` cells, row-major.
 
-    Example:
+    Examples:
         >>> grid = Grid(2, 3)
         >>> grid.size, str(grid)
         (6, '2x3')
@@ -55,7 +55,7 @@ def _to_unit(positions: Tensor, count: int) -> Tensor:
 def as_grid(grid: GridLike, name: str = "grid") -> Grid:
     """Read a side length or a (height, width) pair.
 
-    Example:
+    Examples:
         >>> as_grid(14), as_grid((7, 28))
         (Grid(height=14, width=14), Grid(height=7, width=28))
 

@@ -22,7 +22,7 @@ Colour = tuple[int, int, int]
 class Labels:
     """Names and colours of classes 0, 1, 2, ... of a data set.
 
-    Example:
+    Examples:
         >>> shapes = Labels("shapes", ("square", "circle"), ((255, 0, 0), (0, 0, 255)))
         >>> len(shapes), shapes.names[1]
         (2, 'circle')

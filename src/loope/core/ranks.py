@@ -15,7 +15,7 @@ def average_ranks(values: Tensor) -> Tensor:
     Returns:
         `(..., n)` float64.
 
-    Example:
+    Examples:
         >>> average_ranks(torch.tensor([10, 30, 30, 20])).tolist()
         [1.0, 3.5, 3.5, 2.0]
     """
@@ -40,7 +40,7 @@ def dense_ranks(values: Tensor) -> Tensor:
     Returns:
         `(..., n)` int64.
 
-    Example:
+    Examples:
         >>> dense_ranks(torch.tensor([10, 30, 30, 20])).tolist()
         [1, 3, 3, 2]
     """

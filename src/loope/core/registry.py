@@ -13,7 +13,7 @@ T = TypeVar("T", bound=Callable[..., Any])
 class Registry(Generic[T]):
     """A table of makers (functions or classes) by name.
 
-    Example:
+    Examples:
         >>> shapes = Registry("shape")
         >>> @shapes.register("square")
         ... def square(side): return side * side

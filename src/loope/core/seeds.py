@@ -6,7 +6,7 @@ import hashlib
 def derive(*purpose: object) -> int:
     """A seed of 63 bits for one purpose: other purposes, or neighbouring numbers, have nothing in common with it.
 
-    Example:
+    Examples:
         >>> derive("order", 0, 1) == derive("order", 0, 1), derive("order", 0, 1) == derive("order", 0, 2)
         (True, False)
     """

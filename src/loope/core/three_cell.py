@@ -33,7 +33,7 @@ def by_task(per_bit: Sequence[Any]) -> dict[str, Any]:
     Args:
         per_bit: six numbers or tensors.
 
-    Example:
+    Examples:
         >>> by_task([1.0, 0.5, 1.0, 0.0, 0.5, 0.25])
         {'distance': 0.75, 'orientation': 1.0, 'area': 0.25, 'vector_sum': 0.25, 'average': 0.5625}
     """
@@ -47,7 +47,7 @@ def in_words(label: Sequence[int]) -> dict[str, str]:
     Args:
         label: six bits.
 
-    Example:
+    Examples:
         >>> in_words([0, 0, 1, 0, 1, 0])["area"]
         'the shadow of RG is smaller'
 

@@ -26,7 +26,7 @@ class Plan:
         samples: samples an epoch.
         steps: global batches an epoch.
 
-    Example:
+    Examples:
         >>> [indices.tolist() for indices in Plan(5, 2).batches(epoch=0)]
         [[0, 1], [2, 3], [4]]
 

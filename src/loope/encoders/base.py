@@ -26,7 +26,7 @@ class PositionalEncoder(nn.Module):
         dim: width D of the tokens.
         grid: side length or (height, width) of the grid of patches.
 
-    Example:
+    Examples:
         >>> create_encoder("gilbert", dim=8, grid=(2, 3))(None).shape
         torch.Size([1, 6, 8])
     """
@@ -175,7 +175,7 @@ encoder_class = _ENCODERS.__getitem__
 def register_encoder(name: str, *, replace: bool = False) -> Callable[[Encoder], Encoder]:
     """A decorator that makes an encoder class available under `name`.
 
-    Example:
+    Examples:
         >>> import loope, torch
         >>> @loope.register_encoder("row_number")
         ... class RowNumber(loope.PositionalEncoder):

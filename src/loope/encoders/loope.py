@@ -29,7 +29,7 @@ class Loope(Sinusoid):
         activation: "relu" as in the paper, or "gelu", whose one-channel map cannot die.
         zero_init: start from X_C = 0, that is, from the static order.
 
-    Example:
+    Examples:
         >>> encoder = Loope(dim=8, grid=(2, 3), patch_size=4)
         >>> images = torch.rand(5, 3, 8, 12)
         >>> encoder(images).shape, encoder.offsets(images).shape

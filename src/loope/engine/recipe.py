@@ -36,7 +36,7 @@ class Recipe:
         augment: name of the augmentation; the data knows which there are.
         train: "all", or "encoder" for the attached encoder's parameters alone.
 
-    Example:
+    Examples:
         >>> Recipe(epochs=2, lr=0)
         Traceback (most recent call last):
         loope.core.errors.LoopeError: `lr` must be a positive number, got 0.

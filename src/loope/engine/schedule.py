@@ -11,7 +11,7 @@ def learning_rate(recipe: Recipe, step: int, steps_per_epoch: int) -> float:
     It rises in equal steps over the `w` = warmup x steps_per_epoch first steps, a number that may have a fraction,
     reaches `lr` at `w`, and falls along a cosine to `min_lr` at the last step.
 
-    Example:
+    Examples:
         >>> recipe = Recipe(epochs=2, lr=1.0, min_lr=0.0, warmup=0.5)
         >>> [round(learning_rate(recipe, step, 4), 3) for step in range(8)]
         [0.333, 0.667, 1.0, 0.905, 0.655, 0.345, 0.095, 0.0]

@@ -96,7 +96,7 @@ class Result:
 def differences(old: Mapping[str, Any], new: Mapping[str, Any], path: str = "") -> Iterator[str]:
     """What differs between two nested dictionaries of plain values, in words.
 
-    Example:
+    Examples:
         >>> list(differences({"seed": 0, "recipe": {"lr": 0.1, "epochs": 2}}, {"seed": 1, "recipe": {"lr": 0.1}}))
         ['seed was 0 and is 1', 'recipe.epochs was 2 and is missing']
     """

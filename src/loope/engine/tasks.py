@@ -44,7 +44,7 @@ class Classification:
         num_classes: how many classes there are.
         label_smoothing: share of a target's weight that is spread over all classes.
 
-    Example:
+    Examples:
         >>> import torch
         >>> task = Classification(3)
         >>> task.loss(torch.nn.Identity(), torch.zeros(2, 3), torch.tensor([0, 2]))  # log 3

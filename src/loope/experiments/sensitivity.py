@@ -16,7 +16,7 @@ def sensitivity(outputs: Sequence[float]) -> float:
     Args:
         outputs: accuracies with the four `SETS`, the original first.
 
-    Example:
+    Examples:
         >>> round(sensitivity([0.881, 0.866, 0.899, 0.880]), 4)  # LOOPE in the paper: 0.005244
         0.0052
     """

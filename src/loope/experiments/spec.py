@@ -60,7 +60,7 @@ class Data:
 class Run:
     """One training, or one measurement where `recipe` is None: nothing is trained, the encoder is measured as made.
 
-    Example:
+    Examples:
         >>> run = Run(model=Model(name="vit_tiny_patch16_224"), encoder=Encoder(name="loope"), data=Data(name="pets"),
         ...           recipe=Recipe(epochs=1))
         >>> run == Run.from_json(run.to_json()), len(run.key)

@@ -25,7 +25,7 @@ class Mean(NamedTuple):
 def over_seeds(values: Sequence[float]) -> Mean:
     """Mean and 95 % interval (Student's t).
 
-    Example:
+    Examples:
         >>> found = over_seeds([0.90, 0.92, 0.94])
         >>> round(found.mean, 3), round(found.half, 3), found.n
         (0.92, 0.05, 3)
@@ -41,7 +41,7 @@ def over_seeds(values: Sequence[float]) -> Mean:
 def rank_correlation(x: Sequence[float], y: Sequence[float]) -> float:
     """Spearman's correlation with average ranks; NaN if one of the two does not vary.
 
-    Example:
+    Examples:
         >>> round(rank_correlation([1, 2, 3, 4, 5], [85.6, 90.9, 93.1, 88.8, 93.4]), 3)  # M_U, distance
         0.7
     """

@@ -109,7 +109,7 @@ class Table:
 
 def _fits(entry: Entry, pattern: str) -> bool:
     run = entry.run
-    texts = (entry.label, run.name, run.encoder.name, run.model.name, run.data.name)
+    texts = (entry.label, entry.row, run.name, run.encoder.name, run.model.name, run.data.name)
     return any(fnmatch(text.lower(), pattern.lower()) or pattern.lower() in text.lower() for text in texts)
 
 

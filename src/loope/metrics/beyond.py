@@ -27,7 +27,7 @@ def translation_consistency(similarity: Tensor, grid: GridLike) -> Tensor:
     Returns:
         `()` or `(B,)` float64 from 0 to 1.
 
-    Example:
+    Examples:
         >>> import loope
         >>> rope = loope.create_encoder("rope_axial", dim=64, grid=7, heads=1)
         >>> round(translation_consistency(loope.encoder_similarity(rope), 7).item(), 6)

@@ -24,7 +24,7 @@ class PESI(Metric):
         directions: number of buckets for M_D.
         options: those of `torchmetrics.Metric`.
 
-    Example:
+    Examples:
         >>> import loope
         >>> encoder = loope.create_encoder("loope", dim=64, grid=7, patch_size=4).eval()
         >>> metric = PESI()

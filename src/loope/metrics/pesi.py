@@ -74,7 +74,7 @@ def pesi(embedding: Tensor, directions: int = 60) -> Pesi:
     Raises:
         LoopeError: for another shape or dtype, a single cell, or vectors that are zero or not finite.
 
-    Example:
+    Examples:
         >>> import loope
         >>> vectors = loope.create_encoder("gilbert", dim=768, grid=14)(None)
         >>> scores = pesi(vectors.view(14, 14, 768))
@@ -101,7 +101,7 @@ def pesi_from_similarity(similarity: Tensor, grid: GridLike, directions: int = 6
     Raises:
         LoopeError: for another shape or dtype, a single cell, or values that are not finite.
 
-    Example:
+    Examples:
         >>> import loope
         >>> rope = loope.create_encoder("rope_axial", dim=768, grid=14, heads=12)
         >>> f"{pesi_from_similarity(loope.encoder_similarity(rope), 14).m_u:.4f}"
@@ -147,7 +147,7 @@ def undirected_asymmetry(similarity: Tensor, grid: GridLike) -> Tensor:
 def m_d_ceiling(grid: GridLike, directions: int = 60) -> float:
     """The largest M_D that any embedding of this grid can have.
 
-    Example:
+    Examples:
         >>> round(m_d_ceiling((14, 14), 60), 4), m_d_ceiling((14, 14), 1)
         (1.5321, 2.0)
     """

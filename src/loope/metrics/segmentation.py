@@ -67,7 +67,7 @@ class SegmentationScore(Metric):
         classes: how many there are.
         tolerance: of borders, in pixels; 0.75 % of the image's diagonal if None.
 
-    Example:
+    Examples:
         >>> score = SegmentationScore(classes=2)
         >>> score.update(torch.tensor([[[0, 0, 1, 1]]]), torch.tensor([[[0, 1, 1, 255]]]))
         >>> {name: round(value.item(), 3) for name, value in score.compute().items() if value.dim() == 0}

@@ -34,7 +34,7 @@ def position_table(weights: Weights, grid: GridLike | None = None, name: str | N
     Raises:
         LoopeError: if there is no table, none that fits the grid, or more than one.
 
-    Example:
+    Examples:
         >>> import torch
         >>> position_table({"pos_embed": torch.rand(1, 197, 8), "head.weight": torch.rand(10, 8)}).shape
         torch.Size([14, 14, 8])

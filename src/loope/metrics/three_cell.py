@@ -40,7 +40,7 @@ class ThreeCellScore(Metric):
     A sub-task's accuracy is the mean over its bits; the average is over the four sub-tasks, as in the paper's table.
     Counts are whole numbers that add up over batches and processes, however unevenly these share the samples.
 
-    Example:
+    Examples:
         >>> score = ThreeCellScore()
         >>> score.update(torch.tensor([[2.0, -1.0, 3.0, -2.0, 0.5, 1.0]]), torch.tensor([[1, 0, 1, 0, 0, 1]]))
         >>> {name: value.item() for name, value in score.compute().items() if value.dim() == 0}

@@ -38,7 +38,7 @@ def predict(
     Returns:
         `(B, classes, H, W)` float, which adds up to 1 over the classes.
 
-    Example:
+    Examples:
         >>> import timm, loope
         >>> model = loope.models.SETR(timm.create_model("vit_tiny_patch16_224", img_size=64), classes=3).eval()
         >>> predict(model, torch.randn(1, 3, 50, 150), scales=(0.5, 1.0), flip=True).shape
@@ -79,7 +79,7 @@ def slide(model: SegmentationModel, images: Tensor, overlap: float = OVERLAP) ->
 def starts(length: int, window: int, overlap: float) -> list[int]:
     """Where windows begin along a side, so that none reaches beyond its end and none is skipped.
 
-    Example:
+    Examples:
         >>> starts(20, 10, overlap=0.3), starts(21, 10, overlap=0.5), starts(10, 10, overlap=0.5)
         ([0, 7, 10], [0, 5, 10, 11], [0])
     """

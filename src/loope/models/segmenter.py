@@ -25,7 +25,7 @@ class Segmenter(SegmentationModel):
         classes: how many, or their names and colours.
         decoder: "linear" or "mask".
 
-    Example:
+    Examples:
         >>> import timm
         >>> model = Segmenter(timm.create_model("vit_tiny_patch16_224", img_size=(64, 96)), 11, "mask").eval()
         >>> model(torch.randn(1, 3, 60, 90)).shape

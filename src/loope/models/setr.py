@@ -32,7 +32,7 @@ class SETR(SegmentationModel):
         decoder: "naive", "pup" or "mla".
         auxiliary: heads on features between, which in training give scores of their own; see `segmentation_loss`.
 
-    Example:
+    Examples:
         >>> import timm
         >>> model = SETR(timm.create_model("vit_tiny_patch16_224", img_size=(64, 96)), classes=11).eval()
         >>> model(torch.randn(1, 3, 60, 90)).shape

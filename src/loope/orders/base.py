@@ -29,7 +29,7 @@ class Order:
         index: `(h, w)` int64, the position of each cell on the curve.
         name: what the order is called.
 
-    Example:
+    Examples:
         >>> order = create_order("snake", 2, 3)
         >>> order.index.tolist()
         [[0, 1, 2], [5, 4, 3]]
@@ -86,7 +86,7 @@ def inverse(permutation: Tensor) -> Tensor:
 def create_order(name: str, height: int, width: int) -> Order:
     """The order `name` on a grid of `height` x `width` cells.
 
-    Example:
+    Examples:
         >>> create_order("gilbert", 2, 2).index.tolist()
         [[0, 3], [1, 2]]
 

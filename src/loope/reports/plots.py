@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from loope.core.grid import Grid
+from loope.core.grid import GridLike, as_grid
 from loope.reports.panels import draw_curve, panels, png, slide
 from loope.reports.pesi_plots import curves, directions, offset_arrows, similarity_maps
 
@@ -42,7 +42,7 @@ def orders(chosen: Sequence[Order], columns: int = 3, scores: bool = True) -> Fi
     return figure
 
 
-def similarity(maps: Mapping[str, Tensor], grid: Grid, centre: tuple[int, int], columns: int = 4) -> Figure:
+def similarity(maps: Mapping[str, Tensor], grid: GridLike, centre: tuple[int, int], columns: int = 4) -> Figure:
     """How alike every cell is to one, for several encoders.
 
     Args:
@@ -52,9 +52,10 @@ def similarity(maps: Mapping[str, Tensor], grid: Grid, centre: tuple[int, int], 
         columns: maps in a row.
     """
     figure, axes = panels(len(maps), columns)
+    cells = as_grid(grid)
     row, column = centre
     for ax, (name, matrix) in zip(axes, maps.items(), strict=True):
-        ax.imshow(matrix[row * grid.width + column].detach().view(grid).float().numpy(), cmap="magma")
+        ax.imshow(matrix[row * cells.width + column].detach().view(cells).float().numpy(), cmap="magma")
         ax.plot(column, row, marker="o", markersize=4, markerfacecolor="none", markeredgecolor="cyan")
         ax.set_title(name, fontsize=10)
     return figure

@@ -1,9 +1,10 @@
-"""A table of our numbers beside the published ones, as Markdown, HTML, LaTeX or CSV."""
+"""A table of our numbers beside the published ones, as Markdown, HTML, LaTeX, CSV or JSON."""
 
 from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -114,7 +115,22 @@ def long_csv(sheet: Sheet) -> str:
     return file.getvalue()
 
 
-FORMATS: dict[str, Callable[[Sheet], str]] = {"md": markdown, "html": html, "latex": latex, "csv": long_csv}
+def as_json(sheet: Sheet) -> str:
+    """Title, notes and a list of rows with their cells by column; null where there is no number."""
+    rows = [
+        {"row": name, "cells": {column: _numbers(cell) for column, cell in zip(sheet.columns, cells, strict=True)}}
+        for name, cells in sheet.rows
+    ]
+    return json.dumps({"title": sheet.title, "notes": list(sheet.notes), "rows": rows}, indent=2) + "\n"
+
+
+FORMATS: dict[str, Callable[[Sheet], str]] = {
+    "md": markdown,
+    "html": html,
+    "latex": latex,
+    "csv": long_csv,
+    "json": as_json,
+}
 
 
 def render(sheet: Sheet, file_format: str) -> str:
@@ -125,6 +141,11 @@ def render(sheet: Sheet, file_format: str) -> str:
     """
     one_of("format", file_format, FORMATS)
     return FORMATS[file_format](sheet)
+
+
+def _numbers(cell: Cell) -> dict[str, float | None]:
+    half = None if math.isnan(cell.half) else cell.half
+    return {"mean": cell.ours, "half_95": half, "n": cell.n, "published": cell.published}
 
 
 def _markdown_cell(cell: Cell) -> str:

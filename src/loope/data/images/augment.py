@@ -71,7 +71,7 @@ class Preparation:
     def from_timm(cls, config: Mapping[str, Any]) -> Preparation:
         """Read what `timm.data.resolve_model_data_config(model)` gives.
 
-        Example:
+        Examples:
             >>> Preparation.from_timm({"input_size": (3, 240, 240), "mean": (0.5,) * 3, "std": (0.5,) * 3,
             ...                        "crop_pct": 0.875, "interpolation": "bicubic", "crop_mode": "center"}).size
             (240, 240)

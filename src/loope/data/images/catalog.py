@@ -64,7 +64,7 @@ def load_images(
 def how_to_get(name: str, root: Path = Path("DATA")) -> str:
     """What to download, how large it is, and where to put it.
 
-    Example:
+    Examples:
         >>> how_to_get("pets")[:71]
         'Download 0.8 GB (images.tar.gz and annotations.tar.gz) from https://www'
     """

@@ -20,7 +20,7 @@ HELD_OUT = (90, 10)  # of a published training part: for training, for validatio
 def read_split(how: str) -> tuple[int, ...] | None:
     """The percentages of train, valid and test; None for "official".
 
-    Example:
+    Examples:
         >>> read_split("80-10-10")
         (80, 10, 10)
 
@@ -59,7 +59,7 @@ def apportion(places: Sequence[int], shares: Sequence[int]) -> dict[str, list[in
     So any run of places, such as those of a class, is shared out within one or two of what is exact, and no rounding
     adds up over classes.
 
-    Example:
+    Examples:
         >>> {part: len(dealt) for part, dealt in apportion(range(25), (80, 10, 10)).items()}
         {'train': 20, 'valid': 3, 'test': 2}
     """

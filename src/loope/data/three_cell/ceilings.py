@@ -28,7 +28,7 @@ class Ceilings(NamedTuple):
 def ceilings(grid: Grid) -> Ceilings:
     """Count over all triples of a grid; some seconds at 14x14, and growing with the cube of the number of cells.
 
-    Example:
+    Examples:
         >>> best = ceilings(Grid(3, 3))
         >>> round(best.constant["vector_sum"], 3), round(best.relative["vector_sum"], 3)
         (0.574, 0.704)

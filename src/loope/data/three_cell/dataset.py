@@ -45,7 +45,7 @@ class ThreeCell(Dataset[tuple[Tensor, Tensor]]):
         size: samples of the whole, of which this may be a split.
         recipe: the arguments that decide where cells go.
 
-    Example:
+    Examples:
         >>> data = ThreeCell(size=100, grid=(7, 9), cell=4)
         >>> image, label = data[0]
         >>> image.shape, label.tolist()
@@ -91,7 +91,7 @@ class ThreeCell(Dataset[tuple[Tensor, Tensor]]):
     ) -> Batches:
         """Batches of images and labels, made on `device`: a loader without worker processes and without copies.
 
-        Example:
+        Examples:
             >>> data = ThreeCell(size=100, grid=7, cell=2)
             >>> [len(images) for images, labels in data.batches(64, shuffle=True)]
             [64, 36]
@@ -114,7 +114,7 @@ class ThreeCell(Dataset[tuple[Tensor, Tensor]]):
 
         In distributed training the processes share the seed, which decides the splits, and differ in `rank`.
 
-        Example:
+        Examples:
             >>> stream = ThreeCell.stream(seed=1, grid=7, cell=2, split="train")
             >>> image, label = next(iter(stream))
             >>> images, labels = next(iter(stream.batches(32)))
@@ -129,7 +129,7 @@ class ThreeCell(Dataset[tuple[Tensor, Tensor]]):
 
         A model that cannot see positions gives one answer to every image, and can score no more than this.
 
-        Example:
+        Examples:
             >>> {task: round(rate, 3) for task, rate in ThreeCell(seed=0).majority_rates().items()}
             {'distance': 0.667, 'orientation': 0.502, 'area': 0.526, 'vector_sum': 0.574, 'average': 0.567}
         """

@@ -60,7 +60,7 @@ QUESTIONS: dict[str, Callable[[Tensor, Grid], Tensor]] = {
 def answer(cells: Tensor, grid: Grid) -> Tensor:
     """`(n, 6)` int64, 0 or 1: the answers to all four questions about `(n, 3, 2)` cells.
 
-    Example:
+    Examples:
         >>> answer(torch.tensor([[[2, 0], [1, 0], [2, 2]]]), Grid(3, 3)).tolist()
         [[0, 1, 0, 0, 1, 1]]
     """

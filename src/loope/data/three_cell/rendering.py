@@ -24,7 +24,7 @@ def render(cells: Tensor, grid: Grid, cell: int, device: Any = None, dtype: torc
     Returns:
         `(B, 3, h * cell, w * cell)`.
 
-    Example:
+    Examples:
         >>> render(torch.tensor([[[0, 0], [0, 1], [1, 1]]]), Grid(2, 2), cell=1)[0, 1]  # the green channel
         tensor([[0., 1.],
                 [0., 0.]])

@@ -39,7 +39,7 @@ class Triples(NamedTuple):
 def count_triples(grid: Grid) -> Triples:
     """Count the valid (red, green, blue) triples of a grid.
 
-    Example:
+    Examples:
         >>> count_triples(Grid(14, 14))
         Triples(equal=102432, shorter=3593088, longer=3593088)
     """

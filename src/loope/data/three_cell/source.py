@@ -20,7 +20,7 @@ class ThreeCellSource(Source):
         seed: what the order follows from.
         device: where images are made; six numbers an image travel there.
 
-    Example:
+    Examples:
         >>> source = ThreeCellSource(ThreeCell(size=100, grid=7, cell=2), batch_size=32, train=True)
         >>> images, bits = next(source.batches(epoch=0, start=1))
         >>> source.steps, images.shape, bits.shape, bits.dtype

@@ -45,7 +45,7 @@ def read_fractions(fractions: Sequence[float]) -> tuple[float, ...]:
 def split_size(size: int, split: str, fractions: Sequence[float]) -> int:
     """How many of `size` samples belong to a split; the three sizes add up to `size`.
 
-    Example:
+    Examples:
         >>> [split_size(10_000, split, FRACTIONS) for split in SPLITS]
         [8000, 1000, 1000]
 

@@ -28,7 +28,7 @@ def create_executor(on: str = "local", jobs: int | None = None, **options: Any) 
         jobs: calls at a time; each executor has its own default.
         options: of `LocalExecutor`, `HereExecutor`, `RayExecutor` or `SlurmExecutor`.
 
-    Example:
+    Examples:
         >>> import os, tempfile
         >>> folder = tempfile.TemporaryDirectory()
         >>> with folder, create_executor(jobs=2) as executor:

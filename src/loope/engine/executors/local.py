@@ -83,7 +83,7 @@ class _Process(Job):
 def how_it_ended(code: int) -> str:
     """An exit code in words.
 
-    Example:
+    Examples:
         >>> how_it_ended(-9)
         'was ended by signal 9 (Killed): kill -9, or too little memory'
     """

@@ -1,0 +1,33 @@
+"""Hooks of mkdocs: what makes pages that read well on GitHub a site that works offline."""
+
+import re
+from pathlib import Path
+
+from latex2mathml.converter import convert
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+from loope.explorer.export import export
+
+ROOT = Path(__file__).parent.parent
+FORMULA = re.compile(r"^```math\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def on_pre_build(config: MkDocsConfig) -> None:
+    """The live page is part of the site; it is written where it is missing."""
+    if not (ROOT / "docs" / "explore" / "index.html").exists():
+        export(ROOT / "docs" / "explore")
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Examples lie outside of docs/, and are needed as files to download."""
+    for path in sorted((ROOT / "examples").iterdir()):
+        if path.is_file():
+            files.append(File.generated(config, f"examples/{path.name}", abs_src_path=str(path)))
+    return files
+
+
+def on_page_markdown(markdown: str, **_: object) -> str:
+    """Formulas become MathML, which browsers draw without a script; links to the project's files become the site's."""
+    markdown = FORMULA.sub(lambda found: convert(" ".join(found[1].split()), display="block"), markdown)
+    return markdown.replace("](../examples/", "](examples/").replace("](../../examples/", "](../examples/")

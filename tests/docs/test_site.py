@@ -1,0 +1,67 @@
+"""The documentation as a site: built strictly, whole, and free of anything from elsewhere."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from tests.docs.test_documents import build
+from tests.weights import weights
+
+ROOT = Path(__file__).parents[2]
+LOADED = re.compile(r"""<(?:script|img|iframe|source)[^>]+src=["']?(https?:)?//|<link[^>]+href=["']?(https?:)?//""")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The pages, built as `make docs` does."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_every_page_is_there_and_in_the_navigation(site):
+    pages = {page.relative_to(ROOT / "docs").with_suffix(".html") for page in (ROOT / "docs").rglob("*.md")}
+    start = (site / "index.html").read_text()
+    for page in pages:
+        assert (site / page).is_file(), page
+        assert f'href="{page}"' in start or page.name == "index.html", f"{page} is not in the navigation"
+    assert not list(site.glob("*.py"))
+
+
+def test_nothing_is_loaded_from_elsewhere(site):
+    assert LOADED.search('<script src="https://cdn.example/x.js">')
+    for page in site.rglob("*.html"):
+        assert not LOADED.search(page.read_text()), page
+
+
+def test_formulas_are_drawn_by_the_browser(site):
+    page = (site / "theory.html").read_text()
+    assert page.count("<math") == (ROOT / "docs" / "theory.md").read_text().count("```math")
+    assert "language-math" not in page
+
+
+def test_the_api_has_every_public_name(site):
+    import loope
+
+    documented = "".join(page.read_text() for page in (site / "api").glob("*.html"))
+    modules = {"models", "plots", "__version__"}
+    missing = [name for name in loope.__all__ if name not in modules and f'.{name}"' not in documented]
+    assert missing == []
+
+
+def test_the_notebook_runs_and_its_page_is_fresh():
+    weights(build.build_walkthrough.WEIGHTS)
+    text, pictures = build.build_walkthrough.page(build.build_walkthrough.execute())
+    assert len(pictures) == 3
+    assert text == build.build_walkthrough.PAGE.read_text(), "run `make docs`"
+
+
+def test_the_notebook_is_kept_without_outputs():
+    cells = nbformat.read(build.build_walkthrough.NOTEBOOK, as_version=4).cells
+    assert [cell for cell in cells if cell.cell_type == "code" and (cell.outputs or cell.execution_count)] == []
