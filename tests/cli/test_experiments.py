@@ -46,11 +46,22 @@ def test_run_status_and_report(tmp_path):
     row = next(line for line in markdown.splitlines() if line.startswith("| Static"))
     assert re.search(r"\*?\d\.\d{4}.*1\.9670 \([+-]", row)
     assert "| LOOPE | —<br>1.9674 |" in markdown
-    for file_format, ending in (("html", "html"), ("latex", "tex"), ("csv", "csv"), ("md", "md")):
+    for file_format, ending in (("html", "html"), ("latex", "tex"), ("csv", "csv"), ("json", "json"), ("md", "md")):
         told = loope("report", "table5", *out, "--format", file_format)
         path = Path(told.split("Written: ")[1].strip().replace("\n", ""))
         assert path.suffix == f".{ending}"
         assert "Static" in path.read_text()
+
+
+def test_run_prints_its_table_as_json_and_nothing_else(tmp_path):
+    words = ["run", "table5", "--out", tmp_path, "--preset", "smoke", "--only", "Static", "--on", "here", "--json"]
+    done = runner.invoke(app, [str(word) for word in words])
+    rows = {each["row"]: each["cells"] for each in json.loads(done.stdout)["rows"]}
+    assert rows["Static"]["M_U"]["published"] == 1.967
+    assert rows["Static"]["M_U"]["n"] == 1
+    assert 1 <= rows["Static"]["M_U"]["mean"] <= 2
+    assert rows["LOOPE"]["M_U"]["mean"] is None
+    assert "1 of 1 runs are done" in done.stderr
 
 
 def test_a_failed_run_is_told_and_gives_exit_code_1(tmp_path, monkeypatch):
@@ -98,6 +109,11 @@ def test_the_demo_writes_a_report_that_opens_offline(tmp_path):
     assert "http" not in page
     for name in ("none", "sinusoid", "gilbert", "loope", "sincos2d"):
         assert f"<td>{name}</td>" in page
+    again = runner.invoke(app, ["demo", "--smoke", "--out", str(tmp_path), "--json"])  # nothing is left to do
+    told = json.loads(again.stdout)
+    assert set(told["scores"]) == {"none", "sinusoid", "gilbert", "loope", "sincos2d"}
+    assert 0 <= told["scores"]["none"]["average"] <= 1
+    assert told["report"] == str(tmp_path / "report.html")
 
 
 def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):

@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -59,6 +60,14 @@ def test_export_writes_goes_on_and_says_so(tmp_path, monkeypatch):
     assert len(list((tmp_path / "probe" / "images").iterdir())) == 30
     average = loope.ThreeCell(30, (4, 5), 2).majority_rates()["average"]
     assert f"average {average:.1%}" in re.sub(r"\s+", " ", done.output)
+
+
+def test_export_tells_scripts_what_it_wrote(tmp_path):
+    words = ["three-cell", "export", str(tmp_path / "probe"), "--size", "20", "--grid", "5x5", "--cell", "2", "--json"]
+    told = json.loads(runner.invoke(cli.app, words).stdout)
+    assert told["samples"] == 20
+    assert Path(told["card"]).parent == Path(told["folder"]) == tmp_path / "probe"
+    assert told["majority_rates"] == loope.ThreeCell(20, 5, 2).majority_rates()
 
 
 def test_export_as_npz_of_a_split(tmp_path):

@@ -11,20 +11,20 @@ from loope.experiments.sheet import make_sheet
 from loope.experiments.table import Table
 from loope.reports.sheets import render
 
-ENDINGS = {"md": "md", "html": "html", "latex": "tex", "csv": "csv"}
+ENDINGS = {"md": "md", "html": "html", "latex": "tex", "csv": "csv", "json": "json"}
 
 
 def write_report(
     table: Table, preset: str, seeds: Sequence[int], out: Path, file_format: str, to: Path | None = None
 ) -> Path:
-    """The table in one file: HTML holds its drawings, Markdown and LaTeX have them beside it, CSV has none.
+    """The table in one file: HTML holds its drawings, Markdown and LaTeX have them beside it, CSV and JSON have none.
 
     Args:
         table: what to write.
         preset: which runs.
         seeds: over which to take means.
         out: the folder of experiments; its runs are in `runs`.
-        file_format: "md", "html", "latex" or "csv".
+        file_format: "md", "html", "latex", "csv" or "json".
         to: the file; by default named after table and preset in `reports` below `out`.
     """
     from loope.reports import html
@@ -32,7 +32,7 @@ def write_report(
 
     text = render(make_sheet(table, preset, seeds, out / "runs"), file_format)
     path = to or out / "reports" / f"{table.name}-{preset}.{ENDINGS[file_format]}"
-    figures = draw(table, preset, seeds, out / "runs") if file_format != "csv" else {}
+    figures = draw(table, preset, seeds, out / "runs") if file_format not in ("csv", "json") else {}
     if file_format == "html":
         pictures = [html.picture(png(figure), name) for name, figure in figures.items()]
         return write_atomic(path, html.page(table.title, text, *pictures))
