@@ -50,7 +50,7 @@ def request(number: int) -> tuple[str, str, bytes | None]:
         out = BytesIO()
         Image.new("RGB", (64, 64), (number % 256, number // 256 % 256, 9)).save(out, "PNG")
         return "POST", "/api/offsets.json", out.getvalue()
-    return "GET", ("/api/similarity/nosuch/14x14/768.bin", "/api/three-cell/red/5-1-1-2-3-5.json")[kind % 2], None
+    return "GET", ("/api/similarity/nosuch/14x14/768.bin", "/api/three-cell/red/4-0-1-2-3-4.json")[kind % 2], None
 
 
 async def visitor(port: int, numbers: range, start: float, seen: list[Answer]) -> None:

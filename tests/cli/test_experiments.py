@@ -9,8 +9,10 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
+from loope.attach import load
 from loope.cli.main import app
 from loope.core.errors import LoopeError
 
@@ -114,6 +116,11 @@ def test_the_demo_writes_a_report_that_opens_offline(tmp_path):
     assert set(told["scores"]) == {"none", "sinusoid", "gilbert", "loope", "sincos2d"}
     assert 0 <= told["scores"]["none"]["average"] <= 1
     assert told["report"] == str(tmp_path / "report.html")
+    # What the explorer ships is such a file: small, and a model of its own.
+    assert Path(told["model"]).stat().st_size < 500_000
+    model = load(told["model"])
+    assert [encoder.name for encoder in model.loope.encoders_of(0)] == ["loope"]
+    assert next(model.parameters()).dtype == torch.float16
 
 
 def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):

@@ -152,8 +152,8 @@ def test_the_shipped_model(client):
     assert SHIPPED.stat().st_size < 500_000
     encoder = shipped_encoder()
     model, grid = loope.load(SHIPPED).float(), encoder.grid
-    cells = [5, 1, 1, 2, 3, 5]
-    sent = client.get("/api/three-cell/green/5-1-1-2-3-5.json").json()
+    cells = [4, 0, 1, 2, 3, 4]
+    sent = client.get("/api/three-cell/green/4-0-1-2-3-4.json").json()
     asked = torch.tensor(cells).view(1, 3, 2)
     with torch.no_grad():
         logits = model(render(asked, grid, encoder.patch_size))
@@ -169,7 +169,7 @@ def test_the_shipped_model(client):
             said = model(render(moved, grid, encoder.patch_size))
         if said.abs().min() > 1e-4:  # not on the edge
             assert count == ((said > 0).long() != answer(moved, grid)).sum().item()
-    assert sum(count is not None for count in sent["wrong"]) > 30
+    assert sum(count is not None for count in sent["wrong"]) > 0.6 * grid.size
     assert len(BITS) == len(sent["logits"])
     assert COLOURS[1] == "green"
 
@@ -183,7 +183,7 @@ def test_the_shipped_model_has_learned(client):
         for images, labels in data.batches(250):
             score.update(model(images), labels)
     told = score.compute()
-    assert told["average"] > 0.9
+    assert told["average"] > 0.8
     assert data.majority_rates()["average"] < 0.6
 
 

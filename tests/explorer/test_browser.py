@@ -224,11 +224,13 @@ def test_orders_side_by_side(page, address):
         score = order.locality()
         for shown in (f"{score.neighbour_distance:.2f}", f"{100 * score.kept:.1f} %", f"{score.rank_correlation:.3f}"):
             assert shown in text
+    slider = page.get_by_label("position on the curve")
+    assert (slider.input_value(), slider.get_attribute("max")) == ("7", "29")
     hover(page, 0, (4, 1), (5, 6))
     page.get_by_text(f"Row 4, column 1 is at position {spiral.index[4, 1]}.").wait_for()
     assert f"Row 4, column 1 is at position {hilbert.index[4, 1]}." in page.locator(".card").nth(1).inner_text()
     before = pixels(page, 1, (5, 6))
-    page.get_by_label("position on the curve").fill("20")
+    slider.fill("20")
     page.mouse.move(0, 0)
     row, column = hilbert.path[20].tolist()
     page.get_by_text(f"Position 20 is row {row}, column {column}.").first.wait_for()
@@ -244,6 +246,8 @@ def test_orders_side_by_side(page, address):
         assert after[row * 6 + column] in near
     click(page, 0, (2, 2), (5, 6))
     assert f"at={spiral.index[2, 2]}" in link(page)
+    assert slider.input_value() == str(spiral.index[2, 2].item())
+    assert slider.get_attribute("aria-valuetext") == f"position {spiral.index[2, 2]}"
     page.get_by_label("second order", exact=True).select_option("raster")
     ready(page)
     assert "b=raster" in link(page)
@@ -370,25 +374,25 @@ def test_the_pages_answers_are_the_librarys_for_every_triple(page, address, grid
 
 def test_dragging_a_cell_changes_the_answers(page, address):
     grid = shipped_encoder().grid
-    open_view(page, address, f"three-cell?grid={grid}&cells=5-1-1-2-3-5")
-    assert_answers(page, [[5, 1], [1, 2], [3, 5]], grid)
+    open_view(page, address, f"three-cell?grid={grid}&cells=4-0-1-2-3-4")
+    assert_answers(page, [[4, 0], [1, 2], [3, 4]], grid)
     page.mouse.move(*spot(page, 0, (1, 2), grid))
     page.mouse.down()
     page.mouse.move(*spot(page, 0, (3, 3), grid))
-    page.mouse.move(*spot(page, 0, (5, 4), grid))
+    page.mouse.move(*spot(page, 0, (4, 3), grid))
     page.mouse.up()
     ready(page)
-    assert "cells=5-1-5-4-3-5" in link(page)
+    assert "cells=4-0-4-3-3-4" in link(page)
     assert "moving=green" in link(page)
-    assert_answers(page, [[5, 1], [5, 4], [3, 5]], grid)
+    assert_answers(page, [[4, 0], [4, 3], [3, 4]], grid)
     seen = pixels(page, 0, grid)
-    assert seen[5 * grid[1] + 2] != seen[0]  # the line from red to green
+    assert seen[4 * grid[1] + 2] != seen[0]  # the line from red to green
     page.locator("canvas").focus()
     for key in ("b", "ArrowUp", "ArrowLeft"):
         page.keyboard.press(key)
     ready(page)
-    assert_answers(page, [[5, 1], [5, 4], [2, 4]], grid)
-    assert page.locator("#live").inner_text().startswith("blue at row 2, column 4.")
+    assert_answers(page, [[4, 0], [4, 3], [2, 3]], grid)
+    assert page.locator("#live").inner_text().startswith("blue at row 2, column 3.")
 
 
 def assert_answers(page, cells, grid):
@@ -400,8 +404,8 @@ def assert_answers(page, cells, grid):
 
 def test_the_model_and_where_it_is_wrong(page, address, tmp_path):
     grid = shipped_encoder().grid
-    open_view(page, address, f"three-cell?grid={grid}&cells=5-1-1-2-3-5&moving=red&wrong=1")
-    said = json.loads(ask([5, 1, 1, 2, 3, 5], "red"))
+    open_view(page, address, f"three-cell?grid={grid}&cells=4-0-1-2-3-4&moving=red&wrong=1")
+    said = json.loads(ask([4, 0, 1, 2, 3, 4], "red"))
     right = [(logit > 0) == bool(bit) for logit, bit in zip(said["logits"], said["label"], strict=True)]
     marks = [line[0] for line in page.locator(".model").all_inner_texts()]
     assert marks == ["✓" if all(right[bit] for bit in bits) else "✗" for bits in ((0, 1), (2,), (3, 4), (5,))]

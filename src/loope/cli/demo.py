@@ -34,7 +34,7 @@ def demo(
     from loope.cli.watching import Watch, interruptible
     from loope.engine.executors import create_executor
     from loope.experiments.campaign import carry_out
-    from loope.experiments.demo import TABLE
+    from loope.experiments.demo import TABLE, write_model
     from loope.experiments.demo_report import write_report
     from loope.experiments.settings import Settings
 
@@ -48,12 +48,14 @@ def demo(
         raise typer.Exit(1)
     results = {each.run.encoder.name: each.result for each in outcome.standings if each.result is not None}
     report = write_report(runs, results, out, smoke)
+    model = write_model(runs[0], out)
     if as_json:
         scores = {name: result["metrics"] for name, result in results.items()}
-        typer.echo(json.dumps({"report": str(report), "scores": scores}, indent=2))
+        typer.echo(json.dumps({"report": str(report), "model": str(model), "scores": scores}, indent=2))
         return
     console.print(_table(results))
     console.print(f"Report with pictures: [bold]{report}[/bold]")
+    console.print(f"The model with LOOPE, to look into with `loope explore`: [bold]{model}[/bold]")
 
 
 def _table(results: dict[str, dict[str, Any]]) -> Any:

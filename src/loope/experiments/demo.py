@@ -6,7 +6,10 @@ so "none" can only give one answer to all of them: its score is the majority rat
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from loope.engine.recipe import Recipe
+from loope.experiments.results import MODEL, folder_of
 from loope.experiments.spec import Data, Encoder, Model, Run
 from loope.experiments.table import Column, Entry, Table, percent
 from loope.experiments.tables.table4 import METRICS
@@ -36,6 +39,15 @@ def entries(preset: str) -> list[Entry]:
         )
         for name in ENCODERS
     ]
+
+
+def write_model(run: Run, out: Path) -> Path:
+    """A trained model in half precision, small enough to ship: what the explorer shows is one of these."""
+    from loope.attach.checkpoint import load, save
+
+    made_with = {name: value for name, value in run.model.options.items() if name != "img_size"}
+    trained = load(folder_of(run, out / "runs") / MODEL)
+    return save(trained.half(), out / f"{run.encoder.name}.safetensors", model_args=made_with)
 
 
 TABLE = Table(

@@ -90,8 +90,8 @@ def _train(run: Run, folder: Path, settings: Settings) -> dict[str, Any]:
         from loope.experiments.segmentation import keep_examples
 
         tensors |= keep_examples(model, from_data)
-        _save(model, run, folder)
     _keep(folder, tensors)
+    _save(model, run, folder)
     return {
         "metrics": {**_numbers(tested), **measured, **_best(result)},
         "details": {name: value for name, value in tested.items() if name not in _numbers(tested)},
@@ -105,11 +105,12 @@ def _train(run: Run, folder: Path, settings: Settings) -> dict[str, Any]:
 
 
 def _save(model: Any, run: Run, folder: Path) -> None:
-    """The trained model as one file, for `loope segment`; a model's own encoding is not ours to save."""
+    """The trained model as one file, for `loope.load`; a model's own encoding is not ours to save."""
     from loope.attach.checkpoint import save
 
     if run.encoder.name != "own" and _is_first_process():
-        made_with = run.model.options.get("backbone_options", {})
+        options = run.model.options
+        made_with = options.get("backbone_options", {}) if "backbone" in options else options
         save(model, folder / MODEL, model_args={key: made_with[key] for key in made_with if key != "img_size"})
 
 

@@ -1,4 +1,4 @@
-"""The small model that ships with the page: LOOPE in a tiny ViT, trained on Three-Cell by docs/explorer_model.py."""
+"""The small model that ships with the page: LOOPE in a tiny ViT, trained on Three-Cell by `loope demo`."""
 
 from __future__ import annotations
 

@@ -21,14 +21,14 @@ export class ThreeCell {
   }
 
   show(params) {
-    this.grid = offeredGrid(this.catalogue, params.get("grid"), "7x7");
+    this.grid = offeredGrid(this.catalogue, params.get("grid"), this.catalogue.model?.grid.join("x") ?? "7x7");
     const [height, width] = this.grid,
       given = (params.get("cells") ?? "").split("-").map(Number);
     const fits =
       given.length === 6 && given.every((value, place) => value >= 0 && value < (place % 2 ? width : height));
     const [r, g, b, ...rest] = fits
       ? given
-      : [5, 1, 1, 2, 3, 5].map((v, place) => Math.min(v, (place % 2 ? width : height) - 1));
+      : [4, 0, 1, 2, 3, 4].map((v, place) => Math.min(v, (place % 2 ? width : height) - 1));
     this.cells = [
       [r, g],
       [b, rest[0]],

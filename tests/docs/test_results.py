@@ -1,0 +1,42 @@
+"""What the results' pages claim beside the tables, which are laid out from the runs' files."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+import loope
+from loope.core.labels import VOID
+from loope.data.segmentation import CamVid, SegmentationSource
+from loope.data.segmentation.camvid import LABELS
+from loope.experiments.spec import Run
+from tests.weights import data
+
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
+
+
+@pytest.mark.parametrize("file", sorted(RESULTS.glob("runs/*/run.json")), ids=lambda file: file.parent.name)
+def test_a_run_is_what_its_folder_says_and_tells_nothing_of_where_it_was_done(file):
+    text = file.read_text()
+    found = json.loads(text)
+    run = Run.from_json(json.dumps(found["run"]))
+    assert file.parent.name == run.name
+    assert found["key"] == run.key
+    assert file.stat().st_size < 500_000
+    assert not re.search(r"/(home|root|tmp|work|Users)/", text)
+
+
+def test_what_a_constant_scores_on_camvid():
+    data("camvid")
+    targets = [masks for _, masks in SegmentationSource(CamVid("test"), 8, (240, 320)).batches(0)]
+    counts = sum(masks.flatten().bincount(minlength=256) for masks in targets)
+    score = loope.SegmentationScore(classes=len(LABELS))
+    for masks in targets:
+        score.update(torch.full_like(masks, counts[:VOID].argmax().item()), masks)
+    told = score.compute()
+    page = (RESULTS / "segmentation.md").read_text()
+    stated = re.search(r"gives ([\d.]+) % pixel accuracy and a mIoU of ([\d.]+) %", page)
+    assert f"{100 * told['accuracy']:.1f}" == stated[1]
+    assert f"{100 * told['miou']:.1f}" == stated[2]
