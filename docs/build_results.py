@@ -1,10 +1,12 @@
 """The tables of docs/results: laid out anew from the runs' own JSON files, which lie in docs/results/runs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+from loope.data.segmentation.camvid import LABELS
 from loope.experiments.results import folder_of, read_result
 from loope.experiments.sheet import make_sheet
 from loope.experiments.table import get_table
@@ -14,49 +16,48 @@ RUNS = Path(__file__).parent / "results" / "runs"
 SEEDS = range(5)
 
 
-def done(name: str) -> str:
+def finished(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Row and result of every run of a table that is done."""
+    for entry in get_table(name).entries("laptop"):
+        for seed in SEEDS:
+            result = read_result(folder_of(entry.run.with_seed(seed), RUNS))
+            if result:
+                yield entry.row, result
+
+
+def beside_published(name: str) -> str:
     """The rows of a table that have a run, ours beside the published."""
     sheet = make_sheet(get_table(name), "laptop", SEEDS, RUNS)
     rows = [(row, cells) for row, cells in sheet.rows if any(cell.ours is not None for cell in cells)]
     return markdown(replace(sheet, rows=rows, notes=())).split("\n\n", 1)[1].rstrip()
 
 
-def classes(name: str, heads: tuple[str, ...]) -> str:
-    """Intersection over union of each class, for every run of a table of segmentation."""
-    lines = [f"| IoU, % | {' | '.join(heads)} |", "|---" * (1 + len(heads)) + "|"]
-    for entry in get_table(name).entries("laptop"):
-        for seed in SEEDS:
-            result = read_result(folder_of(entry.run.with_seed(seed), RUNS))
-            if result:
-                cells = [f"{100 * value:.1f}" for value in result["details"]["iou"]]
-                lines.append(f"| {entry.row} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def minutes(name: str) -> str:
-    """How long each run took on one core, and what it saw of itself."""
-    lines = ["| run | minutes | images/s | best epoch, by validation | its validation mIoU |", "|---|---:|---:|---:|---:|"]
-    for entry in get_table(name).entries("laptop"):
-        for seed in SEEDS:
-            result = read_result(folder_of(entry.run.with_seed(seed), RUNS))
-            if result:
-                metrics = result["metrics"]
-                lines.append(
-                    f"| {entry.row} | {result['seconds'] / 60:.1f} | {result['images_per_second']:.1f} | "
-                    f"{metrics['best_epoch']} | {100 * metrics['best_miou']:.1f} |"
-                )
-    return "\n".join(lines)
-
-
 def camvid_classes() -> str:
-    """With CamVid's names."""
-    from loope.data.segmentation.camvid import LABELS
+    """Intersection over union of each class."""
+    lines = [f"| IoU, % | {' | '.join(LABELS.names)} |", "|---" * (1 + len(LABELS)) + "|"]
+    for row, result in finished("table3"):
+        lines.append(f"| {row} | {' | '.join(f'{100 * value:.1f}' for value in result['details']['iou'])} |")
+    return "\n".join(lines)
 
-    return classes("table3", LABELS.names)
+
+def camvid_minutes() -> str:
+    """How long each run took on one core, and the best it saw of the validation part."""
+    head = ("run", "minutes", "images/s", "best epoch, by validation", "its validation mIoU, %")
+    lines = [f"| {' | '.join(head)} |", "|---|---:|---:|---:|---:|"]
+    for row, result in finished("table3"):
+        metrics = result["metrics"]
+        cells = (
+            f"{result['seconds'] / 60:.1f}",
+            f"{result['images_per_second']:.1f}",
+            f"{metrics['best_epoch']}",
+            f"{100 * metrics['best_miou']:.1f}",
+        )
+        lines.append(f"| {row} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 TABLES: dict[tuple[str, str], Callable[[], str]] = {
-    ("docs/results/segmentation.md", "table3"): partial(done, "table3"),
+    ("docs/results/segmentation.md", "table3"): partial(beside_published, "table3"),
     ("docs/results/segmentation.md", "classes"): camvid_classes,
-    ("docs/results/segmentation.md", "minutes"): partial(minutes, "table3"),
+    ("docs/results/segmentation.md", "minutes"): camvid_minutes,
 }

@@ -1,88 +1,74 @@
-"""Tables of docs/scaling.md: what a forward pass costs, and from it the GPU-hours of the paper's tables."""
+"""Tables of docs/scaling.md: what a forward pass costs, and from it the GPU-hours of the paper's preset."""
 
+from collections.abc import Iterable
 from functools import cache
-from typing import NamedTuple
 
 import timm
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from loope.experiments.names import DATA, MODELS
+from loope.experiments.spec import Run
+from loope.experiments.table import get_table, table_names
+
 SUSTAINED = 100e12  # FLOP/s of one GPU: an assumption
 TRAINED_ON = 0.8  # of the images
 
-# The paper's names, and timm's. The size of an image is 224 pixels where nothing else is said.
-MODELS = {
-    "ViT-Base": "vit_base_patch16_224",
-    "ViT-Small": "vit_small_patch16_224",
-    "DeiT-Base": "deit_base_patch16_224",
-    "DeiT-Small": "deit_small_patch16_224",
-    "CaiT": "cait_s24_224",
-    "Cross-ViT": "crossvit_base_240",
-    "ResNet-50": "resnet50",
-    "Inception-V3": "inception_v3",
-}
 # Labelled images, the official splits together: the paper splits them anew.
 IMAGES = {
-    "Oxford-IIIT": 7_349,
-    "CIFAR-100": 60_000,
-    "ImageNet-1k": 1_281_167 + 50_000,
-    "ImageNet-100": 126_689 + 5_000,
-    "Three-Cell": 10_000,
-    "Cityscapes": 2_975 + 500,
+    "pets": 7_349,
+    "cifar100": 60_000,
+    "imagenet": 1_281_167 + 50_000,
+    "imagenet100": 126_689 + 5_000,
+    "three_cell": 10_000,
+    "cityscapes": 2_975 + 500,
 }
-CLASSIFIED = ("Oxford-IIIT", "CIFAR-100", "ImageNet-1k")
+CALLED = {ours: theirs for theirs, ours in {**MODELS, **DATA}.items()}
 
 
-class Runs(NamedTuple):
-    """Runs that cost the same: they differ in their encoder. `again`: so many are in an earlier table too."""
-
-    count: int
-    model: str
-    data: str
-    size: int = 224
-    epochs: int = 150
-    again: int = 0
-
-    @property
-    def hours(self) -> float:
-        """GPU-hours of each: forward and backward are three times the forward pass."""
-        images = TRAINED_ON * IMAGES[self.data] * self.epochs
-        return images * 3 * forward_flops(MODELS[self.model], self.size) / SUSTAINED / 3600
+def paper_runs() -> dict[str, list[Run]]:
+    """Every table's runs that train something, each once, by table."""
+    found = {}
+    for name in table_names():
+        runs = {entry.run.key: entry.run for entry in get_table(name).entries("paper") if entry.run.recipe}
+        if runs:
+            found[name] = list(runs.values())
+    return found
 
 
-PAPER = {
-    "table1": [
-        *(Runs(5, model, data) for model in ("ViT-Base", "DeiT-Base", "DeiT-Small", "CaiT") for data in CLASSIFIED),
-        *(Runs(5, "Cross-ViT", data, size=240) for data in CLASSIFIED),
-    ],
-    "table2": [Runs(7, "DeiT-Base", data, again=2) for data in CLASSIFIED],
-    "table3": [Runs(2 * 7, "ViT-Base", "Cityscapes", size=768, epochs=100)],
-    "table4": [
-        Runs(9, "DeiT-Base", "Three-Cell"),
-        Runs(1, "ResNet-50", "Three-Cell"),
-        Runs(1, "Inception-V3", "Three-Cell"),
-    ],
-    "table6": [Runs(3 * 4, "ViT-Base", "Oxford-IIIT", again=3)],
-    "table7": [
-        *(Runs(2, model, "Oxford-IIIT", again=2) for model in ("ViT-Base", "DeiT-Base")),
-        Runs(2, "ViT-Small", "Oxford-IIIT"),
-        *(Runs(2, model, "Oxford-IIIT", size=384) for model in ("ViT-Base", "ViT-Small", "DeiT-Base")),
-    ],
-    "scratch": [
-        Runs(5, "ViT-Base", "ImageNet-100", epochs=300),
-        Runs(5, "Cross-ViT", "ImageNet-100", size=240, epochs=300),
-    ],
-    "inputs": [Runs(4, "DeiT-Base", "Three-Cell", again=2)],
-}
+def once(tables: dict[str, list[Run]]) -> list[Run]:
+    """The runs of several tables, those that stand in more than one of them once."""
+    return list({run.key: run for runs in tables.values() for run in runs}.values())
+
+
+def backbone(run: Run) -> str:
+    """The timm model that does the work."""
+    return str(run.model.options.get("backbone", run.model.name)).split(".")[0]
+
+
+def image_size(run: Run) -> tuple[int, int]:
+    """Height and width of what the model sees."""
+    options = run.data.options
+    if run.data.name == "three_cell":
+        given = options["grid"] * options["cell"]
+    else:
+        given = options.get("image_size") or timm.get_pretrained_cfg(backbone(run)).input_size[-1]
+    return (given, given) if isinstance(given, int) else tuple(given)
+
+
+def hours(run: Run) -> float:
+    """GPU-hours: forward and backward are three times the forward pass."""
+    images = TRAINED_ON * IMAGES[run.data.name] * run.recipe.epochs
+    return images * 3 * forward_flops(backbone(run), image_size(run)) / SUSTAINED / 3600
 
 
 @cache
-def forward_flops(name: str, size: int) -> int:
+def forward_flops(name: str, size: tuple[int, int]) -> int:
     """Floating-point operations of one image's way through a timm model: two for each multiply-add."""
     options = {"img_size": size} if "patch16" in name else {}  # the others are used at their own size, or any
     with torch.device("meta"):
         model = timm.create_model(name, **options).eval().requires_grad_(False)
-        image = torch.empty(1, 3, size, size)
+        image = torch.empty(1, 3, *size)
     with FlopCounterMode(display=False) as counter:
         model(image)
     return counter.get_total_flops()
@@ -90,37 +76,36 @@ def forward_flops(name: str, size: int) -> int:
 
 def models_table() -> str:
     """What a forward pass costs."""
-    used = dict.fromkeys((runs.model, runs.size) for table in PAPER.values() for runs in table)
-    lines = ["| model | in timm | image | GFLOP forward | images/s in training |", "|---|---|---:|---:|---:|"]
-    for model, size in used:
-        flops = forward_flops(MODELS[model], size)
-        speed = SUSTAINED / (3 * flops)
-        lines.append(f"| {model} | `{MODELS[model]}` | {size} | {flops / 1e9:.1f} | {speed:,.0f} |")
+    used = dict.fromkeys((backbone(run), image_size(run)) for run in once(paper_runs()))
+    lines = ["| in timm | image | GFLOP forward | images/s in training |", "|---|---:|---:|---:|"]
+    for name, size in used:
+        flops = forward_flops(name, size)
+        lines.append(f"| `{name}` | {size[0]}x{size[1]} | {flops / 1e9:.1f} | {SUSTAINED / (3 * flops):,.0f} |")
     return "\n".join(lines)
 
 
 def hours_table() -> str:
     """GPU-hours of each table for one seed."""
     lines = ["| table | runs | GPU-hours | of which ImageNet-1k | longest run |", "|---|---:|---:|---:|---:|"]
-    for name, table in PAPER.items():
-        imagenet = [runs for runs in table if runs.data == "ImageNet-1k"]
-        longest = max(table, key=lambda runs: runs.hours)
+    tables = paper_runs()
+    for name, runs in tables.items():
+        imagenet = [run for run in runs if run.data.name == "imagenet"]
+        longest = max(runs, key=hours)
         lines.append(
-            f"| `{name}` | {sum(runs.count for runs in table)} | {_hours(total(table))} | "
-            f"{_hours(total(imagenet)) if imagenet else '-'} | "
-            f"{_hours(longest.hours)}: {longest.model}, {longest.data} |"
+            f"| `{name}` | {len(runs)} | {_shown(total(runs))} | {_shown(total(imagenet)) if imagenet else '-'} | "
+            f"{_shown(hours(longest))}: {CALLED.get(longest.model.name, longest.model.name)}, "
+            f"{CALLED.get(longest.data.name, longest.data.name)} |"
         )
-    once = [runs._replace(count=runs.count - runs.again) for table in PAPER.values() for runs in table]
-    lines.append(f"| all, each run once | {sum(runs.count for runs in once)} | {_hours(total(once))} | | |")
+    lines.append(f"| all, each run once | {len(once(tables))} | {_shown(total(once(tables)))} | | |")
     return "\n".join(lines)
 
 
-def total(table: list[Runs]) -> float:
+def total(runs: Iterable[Run]) -> float:
     """GPU-hours of some runs."""
-    return sum(runs.count * runs.hours for runs in table)
+    return sum(map(hours, runs))
 
 
-def _hours(hours: float) -> str:
+def _shown(hours: float) -> str:
     return f"{hours:,.0f}" if hours >= 10 else f"{hours:.1f}"
 
 

@@ -87,6 +87,8 @@ def test_encoders_lists_all_of_them():
         (["encoders", "--dim", "-1"], "`dim` must be"),
         (["encoders", "nosuch*"], "Unknown encoder 'nosuch*'"),
         (["order", "--draw", "orders.svg"], "name orders.png instead"),
+        (["three-cell", "show", "--draw", "cells.jpg"], "name cells.png instead"),
+        (["pesi", "gilbert", "--table", "pos_embed"], "give --checkpoint or --model"),
     ],
 )
 def test_mistakes_end_in_a_message(arguments, message, monkeypatch, capsys):

@@ -74,15 +74,31 @@ def test_every_parameter_says_what_it_is(name):
     assert [each.name for each in command.params if each.name != "help" and not getattr(each, "help", None)] == []
 
 
+# Options that say something of their own in each command, because they do something of their own.
+OWN_WORDS = {"--checkpoint", "--draw", "--export", "--format", "--grid", "--jobs", "--json", "--out", "--seed", "--dim"}
+
+
+def options_of(name):
+    command = typer.main.get_command(cli.app)
+    for word in name.split()[1:]:
+        command = command.commands[word]
+    chosen = [each for each in command.params if each.name != "help" and each.param_type_name == "option"]
+    return [parameter(command, each) | {"help": each.help} for each in chosen]
+
+
 def test_the_same_option_means_the_same_everywhere():
-    spellings = {}
-    for options in COMMANDS.values():
-        for each in options:
-            if each["kind"] == "option":
-                spellings.setdefault(each["names"][0], set()).add(each["type"])
-    mixed = {name: types for name, types in spellings.items() if len(types) > 1}
-    assert mixed == {}
-    assert spellings["--json"] == {"bool"}
+    types, words = {}, {}
+    for name in LEAVES:
+        for each in options_of(name):
+            types.setdefault(each["names"][0], set()).add(each["type"])
+            words.setdefault(each["names"][0], set()).add(each["help"])
+    assert {name: found for name, found in types.items() if len(found) > 1} == {}
+    assert {name for name, found in words.items() if len(found) > 1} <= OWN_WORDS
+
+
+def test_scripts_can_read_every_command_that_tells_something():
+    without = {name for name in LEAVES if not any("--json" in each["names"] for each in COMMANDS[name])}
+    assert without == {"loope explore", "loope report"}  # a server; `--format json` with the other formats
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 # Run by other tests: the notebook's page as a whole, formulas by building the site.
 ELSEWHERE = {"walkthrough.md": {"python", "text"}}
 SHELL = ("console", "bash")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 runner = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"})
 
 
@@ -96,13 +97,11 @@ def test_lines_of_shell_blocks_work(command, workplace):
     if words[0] == "make":
         assert re.search(rf"^{words[1]}:.*##", (ROOT / "Makefile").read_text(), re.MULTILINE)
     elif words[:2] == ["pip", "install"]:
-        extra = re.fullmatch(r"loope(?:\[(\w+)\])?", words[2])[1]
-        project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-        assert extra is None or extra in project["optional-dependencies"]
+        extras = re.fullmatch(r"(?:loope|\.)(?:\[([\w,]+)\])?", words[2])[1]
+        assert set((extras or "").split(",")) - {""} <= set(PROJECT["optional-dependencies"])
     elif words[0].startswith(".venv/bin/"):
-        assert any(
-            words[0].removeprefix(".venv/bin/") in line for line in (ROOT / "pyproject.toml").read_text().split()
-        )
+        installed = {re.match(r"[\w-]+", each)[0] for each in PROJECT["optional-dependencies"]["dev"]}
+        assert words[0].removeprefix(".venv/bin/") in installed
     elif "[--" in command:  # a synopsis
         known = runner.invoke(cli.app, [words[1], "--help"]).output
         assert [option for option in re.findall(r"--[\w-]+", command) if option not in known] == []
@@ -128,6 +127,16 @@ def run_small(words):
     assert done.exit_code == 0, (done.output, done.exception)
 
 
+def check_names(name, values):
+    """Names are plain words to the parser; here they must be some."""
+    if "preset" in values and values.get("table"):
+        assert get_table(values["table"]).select(values["preset"], values.get("only"))
+    for encoder in values.get("encoders") or ():
+        assert encoder in loope.list_encoders()
+    for order in (values.get("names") or ()) if name == "order" else ():
+        assert order in loope.list_orders()
+
+
 @pytest.mark.parametrize("command", list(mentioned()))
 def test_commands_in_sentences_are_accepted(command):
     words = [word for word in shlex.split(command)[1:] if word not in ("|", "...")]
@@ -135,7 +144,9 @@ def test_commands_in_sentences_are_accepted(command):
         assert runner.invoke(cli.app, words).exit_code == 0
         return
     try:
-        parsed(words)
+        found = parsed(words)
     except Exception as error:
         # A command may be named without what it needs; anything else would be a mistake in the text.
         assert type(error).__name__ in ("MissingParameter", "NoArgsIsHelpError"), error  # noqa: PT017
+    else:
+        check_names(*found)

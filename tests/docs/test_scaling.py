@@ -1,17 +1,23 @@
-"""The estimate of GPU-hours, against pencil and paper."""
+"""The estimate of GPU-hours, against pencil and paper, and against what the preset would run."""
 
 import pytest
 
+from loope.experiments.table import get_table
 from tests.docs.test_documents import build
 
 scaling = build.build_scaling
 
 
 @pytest.mark.parametrize(
-    ("size", "width", "name"), [(224, 768, "vit_base_patch16_224"), (384, 384, "vit_small_patch16_224")]
+    ("size", "width", "name"),
+    [
+        ((224, 224), 768, "vit_base_patch16_224"),
+        ((384, 384), 384, "vit_small_patch16_224"),
+        ((512, 1024), 768, "deit_base_patch16_224"),
+    ],
 )
 def test_forward_flops(size, width, name):
-    patches = (size // 16) ** 2
+    patches = size[0] // 16 * size[1] // 16
     tokens = patches + 1
     linear = 4 * width * width + 2 * width * 4 * width  # query, key, value, output; the two layers of the MLP
     attention = 2 * tokens * width  # scores, and what they weigh
@@ -20,20 +26,24 @@ def test_forward_flops(size, width, name):
 
 
 def test_hours():
-    runs = scaling.Runs(5, "ViT-Base", "CIFAR-100")
-    forward = scaling.forward_flops("vit_base_patch16_224", 224)
+    run = get_table("table1").select("paper", "CIFAR-100 / ViT-Base | LOOPE")[0].run
+    forward = scaling.forward_flops("vit_base_patch16_224", (224, 224))
     seconds = 48_000 * 150 * (forward + 2 * forward) / 100e12
-    assert runs.hours == pytest.approx(seconds / 3600)
-    assert scaling.total([runs, runs._replace(count=2)]) == pytest.approx(7 * seconds / 3600)
+    assert scaling.hours(run) == pytest.approx(seconds / 3600)
+    assert scaling.total([run, run]) == pytest.approx(2 * seconds / 3600)
 
 
-def test_the_runs_of_the_paper():
-    counts = {name: sum(runs.count for runs in table) for name, table in scaling.PAPER.items()}
-    assert counts["table1"] == 5 * 3 * 5
-    assert counts["table2"] == 7 * 3
-    assert counts["table3"] == 2 * 7
-    assert counts["table4"] == 2 + 9
-    assert counts["table6"] == 4 * 3
-    assert counts["table7"] == 2 * 3 * 2
-    assert counts["scratch"] == 2 * 5
-    assert counts["inputs"] == 4
+def test_every_run_of_the_preset_is_counted_once():
+    tables = scaling.paper_runs()
+    assert {"table5", "trend", "maps"}.isdisjoint(tables)  # they train nothing
+    for name, runs in tables.items():
+        assert {run.key for run in runs} == {entry.run.key for entry in get_table(name).entries("paper")}
+    keys = [run.key for run in scaling.once(tables)]
+    assert len(keys) == len(set(keys)) == len({run.key for runs in tables.values() for run in runs})
+
+
+def test_runs_that_tables_share():
+    tables = {name: {run.key for run in runs} for name, runs in scaling.paper_runs().items()}
+    assert tables["alignment"] < tables["table4"]
+    assert len(tables["table7"] & tables["table1"]) == 4  # ViT-Base and DeiT-Base at 224 pixels
+    assert len(tables["table2"] & tables["table1"]) == 3 * 2  # Static and LOOPE on DeiT-Base

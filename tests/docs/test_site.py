@@ -9,6 +9,7 @@ import nbformat
 import pytest
 
 from tests.docs.test_documents import build
+from tests.explorer.serving import CHROMIUM, browser, files
 from tests.weights import weights
 
 ROOT = Path(__file__).parents[2]
@@ -38,6 +39,19 @@ def test_nothing_is_loaded_from_elsewhere(site):
     assert LOADED.search('<script src="https://cdn.example/x.js">')
     for page in site.rglob("*.html"):
         assert not LOADED.search(page.read_text()), page
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+def test_no_page_asks_another_host(site):
+    with files(site) as address, browser() as chromium:
+        page = chromium.new_page()
+        asked = []
+        page.on("request", lambda request: asked.append(request.url))
+        for name in ("index", "theory", "api/attach", "guides/walkthrough", "explore/index"):
+            page.goto(f"{address}{name}.html", wait_until="networkidle")
+        assert len(asked) > 10
+        assert [url for url in asked if not url.startswith((address, "data:", "blob:"))] == []
 
 
 def test_formulas_are_drawn_by_the_browser(site):

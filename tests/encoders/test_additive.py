@@ -15,8 +15,8 @@ from loope.encoders.frequencies import SETS, frequency_set
 def slow_sinusoid(order: list[int], frequencies: list[float], checkerboard: bool = False) -> list[list[float]]:
     """Eq. `our`, entry by entry in Python floats; `order` is the position of each cell, row-major."""
     return [
-        [math.sin(w * x + math.pi / 2 * (((i + x) if checkerboard else i) % 2)) for i, w in enumerate(frequencies)]
-        for x in order
+        [math.sin(w * x + math.pi / 2 * (((i + j) if checkerboard else i) % 2)) for i, w in enumerate(frequencies)]
+        for j, x in enumerate(order)
     ]
 
 

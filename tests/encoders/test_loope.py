@@ -63,7 +63,7 @@ def test_the_encoding_is_the_equation(phase):
     moved = index + encoder.offsets(images)
     torch.testing.assert_close(encoder.refined_index(images), moved)
     channel = torch.arange(16)
-    delta = (channel + index[:, None]) % 2 if phase == "checkerboard" else channel % 2
+    delta = (channel + torch.arange(len(index))[:, None]) % 2 if phase == "checkerboard" else channel % 2
     w = 10000.0 ** (-2 * (channel // 2) / 16)
     torch.testing.assert_close(encoder(images), torch.sin(moved[..., None] * w + torch.pi / 2 * delta))
 

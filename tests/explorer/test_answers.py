@@ -156,7 +156,7 @@ def test_the_shipped_model(client):
     sent = client.get("/api/three-cell/green/4-0-1-2-3-4.json").json()
     asked = torch.tensor(cells).view(1, 3, 2)
     with torch.no_grad():
-        logits = model(render(asked, grid, encoder.patch_size))
+        logits = model(render(asked, grid, encoder.patch_size) * 2 - 1)
     assert sent["label"] == answer(asked, grid)[0].tolist()
     torch.testing.assert_close(torch.tensor([sent["logits"]]), logits)
     moved = asked.clone()
@@ -166,7 +166,7 @@ def test_the_shipped_model(client):
             assert count is None
             continue
         with torch.no_grad():
-            said = model(render(moved, grid, encoder.patch_size))
+            said = model(render(moved, grid, encoder.patch_size) * 2 - 1)
         if said.abs().min() > 1e-4:  # not on the edge
             assert count == ((said > 0).long() != answer(moved, grid)).sum().item()
     assert sum(count is not None for count in sent["wrong"]) > 0.6 * grid.size
@@ -181,20 +181,20 @@ def test_the_shipped_model_has_learned(client):
     model = loope.load(SHIPPED).float()
     with torch.no_grad():
         for images, labels in data.batches(250):
-            score.update(model(images), labels)
+            score.update(model(images * 2 - 1), labels)
     told = score.compute()
     assert told["average"] > 0.8
     assert data.majority_rates()["average"] < 0.6
 
 
-@pytest.mark.parametrize("query", ["", "?height=5&width=9", "?pixels=signed"])
+@pytest.mark.parametrize("query", ["", "?height=5&width=9", "?pixels=unit"])
 def test_offsets_of_an_image(client, query):
     body = picture()
     sent = client.post(f"/api/offsets.json{query}", content=body).json()
     encoder = shipped_encoder()
     grid = Grid(5, 9) if "height" in query else encoder.grid
     size = Grid(grid.height * encoder.patch_size, grid.width * encoder.patch_size)
-    pixels = to_pixels(read_image(body), size, "signed" if "signed" in query else "unit")
+    pixels = to_pixels(read_image(body), size, "unit" if "unit" in query else "signed")
     with torch.no_grad():
         expected, refined = encoder.offsets(pixels, grid)[0], encoder.refined_index(pixels, grid)[0].tolist()
     assert sent["grid"] == list(grid)
@@ -239,7 +239,7 @@ def test_loope_out_of_a_saved_model(client, tmp_path, options):
     body = picture()
     sent = client.post(f"/api/offsets.json?checkpoint={told['id']}", content=body).json()
     with torch.no_grad():
-        expected = model.loope.encoders[0][0].offsets(to_pixels(read_image(body), Grid(12, 20), "unit"))[0]
+        expected = model.loope.encoders[0][0].offsets(to_pixels(read_image(body), Grid(12, 20), "signed"))[0]
     torch.testing.assert_close(torch.tensor(sent["offsets"]), expected)
 
 

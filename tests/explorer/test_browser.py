@@ -290,7 +290,7 @@ def solid_picture(colour):
 def offsets_on(encoder, body, grid):
     size = Grid(grid[0] * encoder.patch_size, grid[1] * encoder.patch_size)
     with torch.no_grad():
-        return encoder.offsets(to_pixels(read_image(body), size, "unit"), grid)[0]
+        return encoder.offsets(to_pixels(read_image(body), size, "signed"), grid)[0]
 
 
 def assert_heat(page, offsets, grid):

@@ -38,6 +38,7 @@ def demo(
     from loope.experiments.demo_report import write_report
     from loope.experiments.settings import Settings
 
+    _require_packages("accelerate", "matplotlib", "safetensors", "timm")  # now, not after the training
     console = Console(stderr=as_json)
     runs = [entry.run.with_seed(seed) for entry in TABLE.entries("smoke" if smoke else "laptop")]
     console.print(f"{len(runs)} encoders in the same small ViT, on Three-Cell; {jobs} at a time.")
@@ -48,14 +49,26 @@ def demo(
         raise typer.Exit(1)
     results = {each.run.encoder.name: each.result for each in outcome.standings if each.result is not None}
     report = write_report(runs, results, out, smoke)
-    model = write_model(runs[0], out)
+    model = write_model(runs[0], out)  # none for runs of an earlier version
     if as_json:
         scores = {name: result["metrics"] for name, result in results.items()}
-        typer.echo(json.dumps({"report": str(report), "model": str(model), "scores": scores}, indent=2))
+        typer.echo(
+            json.dumps({"report": str(report), "model": str(model) if model else None, "scores": scores}, indent=2)
+        )
         return
     console.print(_table(results))
     console.print(f"Report with pictures: [bold]{report}[/bold]")
-    console.print(f"The model with LOOPE, to look into with `loope explore`: [bold]{model}[/bold]")
+    if model is not None:
+        console.print(f"The model with LOOPE, to look into with `loope explore`: [bold]{model}[/bold]")
+
+
+def _require_packages(*names: str) -> None:
+    from importlib.util import find_spec
+
+    from loope.core.errors import require
+
+    missing = [name for name in names if find_spec(name) is None]
+    require(not missing, f"The demo needs {', '.join(missing)}: pip install 'loope[train,plots]'.")
 
 
 def _table(results: dict[str, dict[str, Any]]) -> Any:

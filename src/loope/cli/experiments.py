@@ -66,7 +66,8 @@ def run(
     skip_bad_images: Annotated[bool, typer.Option("--skip-bad-images", help="Count and skip broken images.")] = False,
     tracker: Annotated[list[str] | None, typer.Option(help="tensorboard, wandb, mlflow or trackio.")] = None,
     resource: Annotated[
-        list[str] | None, typer.Option(help="Of a run on ray or slurm, such as gpus=1 or partition=long.")
+        list[str] | None,
+        typer.Option(help="Of each run: num_gpus=1 on ray, gpus_per_node=1 or partition=long on slurm."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -270,7 +271,7 @@ def read_resources(texts: list[str]) -> dict[str, str | int]:
         LoopeError: if one is written otherwise.
     """
     for text in texts:
-        require("=" in text, f"A resource is written as NAME=VALUE, got {text!r}; for example gpus=1.")
+        require("=" in text, f"A resource is written as NAME=VALUE, got {text!r}; for example num_gpus=1.")
     pairs = (text.split("=", 1) for text in texts)
     return {name: int(value) if value.isdigit() else value for name, value in pairs}
 

@@ -42,23 +42,30 @@ def common(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it, exit.")
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks instead of messages.")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show tracebacks instead of messages; also after a command.")
+    ] = False,
 ) -> None:
-    """Options of every command."""
+    """Where patches are: positional encodings for vision transformers."""
 
 
 def main() -> None:
-    """Run the command line: mistakes end in a message and exit code 2, files that cannot be used in exit code 1."""
+    """Run the command line.
+
+    Exit codes: 0, done; 1, something failed, such as a run or a disk; 2, a mistake in what was typed; 130, interrupted.
+    """
+    debug = "--debug" in sys.argv  # wherever it stands
+    sys.argv = [word for word in sys.argv if word != "--debug"]
     try:
         app()
     except LoopeError as error:
-        if "--debug" in sys.argv:
+        if debug:
             raise
         _stop(str(error), 2)
     except OSError as error:
-        if "--debug" in sys.argv:
+        if debug:
             raise
-        _stop(f"{error.strerror}: {error.filename}", 1)
+        _stop(f"{error.strerror}: {error.filename}" if error.strerror else str(error), 1)
 
 
 def _stop(message: str, code: int) -> None:

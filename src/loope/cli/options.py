@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -20,6 +21,15 @@ def busy(doing: str) -> Iterator[None]:
 
     with Console(stderr=True).status(f"{doing} ..."):
         yield
+
+
+def require_png(path: Path) -> None:
+    """Drawings have one format.
+
+    Raises:
+        LoopeError: for the name of another.
+    """
+    require(path.suffix == ".png", f"Drawings are PNG files; name {path.with_suffix('.png')} instead of {path}.")
 
 
 def read_grid(text: str) -> Grid:

@@ -25,8 +25,7 @@ def order(
     from rich.console import Console
     from rich.table import Table
 
-    from loope.cli.options import read_grid
-    from loope.core.errors import require
+    from loope.cli.options import read_grid, require_png
     from loope.core.files import write_atomic
     from loope.orders import create_order, list_orders
 
@@ -36,7 +35,7 @@ def order(
     if draw is not None:
         from loope.reports import plots
 
-        require(draw.suffix == ".png", f"Drawings are PNG files; name {draw.with_suffix('.png')} instead of {draw}.")
+        require_png(draw)
         write_atomic(draw, plots.png(plots.orders(chosen)))
     if as_json:
         # JSON has no NaN: a score that a grid is too small for is null.

@@ -43,7 +43,9 @@ def pesi(
     model: Annotated[
         str | None, typer.Option(help="A timm model by name, with the weights of --checkpoint or else its own.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of what encoders would learn; they are measured untrained.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Seed of what encoders would learn; they are measured untrained.", min=0)
+    ] = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Measure how well encodings keep geometry (PESI), with the paper's numbers below ours where it has them.
@@ -58,10 +60,15 @@ def pesi(
     import torch
 
     from loope.cli.options import read_grid
+    from loope.core.errors import require
     from loope.core.grid import Grid as Cells
     from loope.encoders import list_encoders
     from loope.metrics.tables import model_table, position_table
 
+    require(
+        table is None or model is not None or checkpoint is not None,
+        "--table names a tensor of a file or model; give --checkpoint or --model with it.",
+    )
     size = None if grid is None else read_grid(grid)
     rows = []
     with busy("Measuring"):

@@ -36,7 +36,7 @@ def show(
     split: SplitOption = None,
     sampler: SamplerOption = "exact",
     draw: Annotated[Path, typer.Option(help="Draw them into this PNG file too.")] = Path("out/three-cell.png"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts, draw nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts; draw nothing.")] = False,
 ) -> None:
     """Draw samples with their answers in words, in the terminal and into a PNG file.
 
@@ -46,9 +46,11 @@ def show(
     from rich.columns import Columns
     from rich.console import Console
 
+    from loope.cli.options import require_png
     from loope.core.files import write_atomic
     from loope.core.three_cell import in_words
 
+    require_png(draw)
     data = _data(size, grid, 1, seed, split, sampler)
     count = min(count, len(data))
     if as_json:

@@ -22,8 +22,8 @@ class Sinusoid(StaticTable):
         order: the name of a patch order, or an `Order` of one's own (which fits its own grid only).
         frequencies: "vaswani", "original", "arithmetic", "geometric", "random" or a `(D,)` tensor.
         phase: "channel" has sine on even and cosine on odd channels, and reproduces the paper's numbers;
-            "checkerboard" is the paper's equation taken literally, delta = (channel + position) mod 2, which breaks
-            similarity.
+            "checkerboard" is the paper's equation taken literally, delta = (channel + patch number) mod 2, which
+            breaks similarity.
     """
 
     paper = "Vaswani et al., 2017"
@@ -64,7 +64,7 @@ class Sinusoid(StaticTable):
     def _phase(self, grid: Grid) -> Tensor:
         """`(D,)` or `(N, D)` float64: delta."""
         channel = torch.arange(self.dim)
-        delta = channel if self.phase == "channel" else channel + self._index(grid).long()[:, None]
+        delta = channel if self.phase == "channel" else channel + torch.arange(grid.size)[:, None]
         return (delta % 2).double()
 
     def _table(self, grid: Grid) -> Tensor:

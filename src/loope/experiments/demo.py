@@ -1,7 +1,7 @@
 """The main job in small: what positions are worth, on two cores, in a few minutes.
 
 Five encoders in the same small ViT on Three-Cell, 5x5 cells. Without positions every image is the same bag of tokens,
-so "none" can only give one answer to all of them: its score is the majority rate, to the last digit.
+so "none" can only give one answer to all of them: trained, it scores the majority rate, to the last digit.
 """
 
 from __future__ import annotations
@@ -41,10 +41,12 @@ def entries(preset: str) -> list[Entry]:
     ]
 
 
-def write_model(run: Run, out: Path) -> Path:
+def write_model(run: Run, out: Path) -> Path | None:
     """A trained model in half precision, small enough to ship: what the explorer shows is one of these."""
     from loope.attach.checkpoint import load, save
 
+    if not (folder_of(run, out / "runs") / MODEL).exists():
+        return None
     made_with = {name: value for name, value in run.model.options.items() if name != "img_size"}
     trained = load(folder_of(run, out / "runs") / MODEL)
     return save(trained.half(), out / f"{run.encoder.name}.safetensors", model_args=made_with)

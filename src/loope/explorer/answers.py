@@ -68,7 +68,7 @@ class Answers:
         height, width = query.get("height", "0"), query.get("width", "0")
         require(height.isdecimal() and width.isdecimal(), f"A grid has whole sides, got {height!r} and {width!r}.")
         grid = as_grid((int(height), int(width))) if "height" in query else None
-        return offsets_data(encoder, body, grid, query.get("pixels", "unit"))
+        return offsets_data(encoder, body, grid, query.get("pixels", "signed"))
 
     def _file(self, name: str) -> Weights:
         body = self.files.get(name)

@@ -60,7 +60,7 @@ def ask(cells: list[int], moving: str) -> bytes:
     elsewhere[:, COLOURS.index(moving)] = torch.stack(grid.coordinates(), dim=1)
     every = torch.cat((asked, elsewhere))
     with torch.no_grad():
-        logits = shipped()(render(every, grid, encoder.patch_size))
+        logits = shipped()(render(every, grid, encoder.patch_size) * 2 - 1)  # the range that it was trained on
     labels = answer(every, grid)
     wrong = ((logits > 0) != labels.bool()).sum(1)[1:].tolist()
     valid = (signed_area(elsewhere) != 0).tolist()

@@ -31,7 +31,7 @@ export class Offsets {
     this.picked = known in SAMPLES ? known : this.own ? "own" : "landscape";
     this.image = this.picked === "own" ? this.own : sample(this.picked);
     this.grid = readGrid(params.get("grid") ?? "");
-    this.pixels = params.get("pixels") ?? "unit";
+    this.pixels = params.get("pixels") ?? "signed";
     this.checkpoint = params.get("checkpoint") ?? "shipped";
     this.patch = this.data = null;
     this.render();

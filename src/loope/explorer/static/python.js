@@ -105,7 +105,7 @@ export function threeCellPython({ grid, cells, model }) {
   if (model)
     lines.push(
       "with torch.no_grad():",
-      `    logits = loope.load(SHIPPED).float()(render(cells, grid, ${model.patch}))[0]`,
+      `    logits = loope.load(SHIPPED).float()(render(cells, grid, ${model.patch}) * 2 - 1)[0]`,
       'print("the model:", (logits > 0).long().tolist())',
     );
   return lines.join("\n");

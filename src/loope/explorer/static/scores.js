@@ -9,7 +9,7 @@ const MAPS = [
   ["a_su_bounded", "A_SU", "magma"],
 ];
 const HELP = {
-  m_u: "Undirected monotonicity: does similarity fall from ring to ring? 2 from every centre; 1, where the bar starts, is no relation.",
+  m_u: "Undirected monotonicity: does similarity fall from ring to ring? 2 from every centre; 1, where the bar starts, is all alike, and random vectors score a little more.",
   m_d: "Directed monotonicity: does it fall in each direction? The tick is the most that this grid allows.",
   a_su: "Undirected asymmetry: does similarity differ on a ring? 0: it is a matter of distance alone. Bounded: over the range instead of the mean.",
   shift: "How much similarity depends on the offset of two patches alone.",
@@ -97,7 +97,7 @@ function row(help, name, value, beside = "", bar = "") {
 
 const share = (score) => `${100 * Math.max(0, score - 1)}%`;
 
-// From 1, no relation, to 2, with a tick at the ceiling.
+// From 1, all alike, to 2, with a tick at the ceiling.
 function meter(value, ceiling) {
   const bar = h("span.meter", { "aria-hidden": true }, h("i"));
   bar.firstChild.style.width = share(value);
