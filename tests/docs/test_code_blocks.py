@@ -113,7 +113,7 @@ def run_small(words):
     """The same command, with the paper's tables in their smoke variant and without a cluster, browser or network."""
     name, values = parsed(words)
     if name == "run":
-        chosen = get_table(values["table"]).select(values["preset"], values["only"])
+        chosen = get_table(values["table"]).select(values["preset"], *(values["only"] or ()))
         assert chosen
         smoke = get_table(values["table"]).select("smoke")[0].run.name
         words = ["run", values["table"], "--preset", "smoke", "--only", smoke, "--on", "here"]
@@ -130,7 +130,7 @@ def run_small(words):
 def check_names(name, values):
     """Names are plain words to the parser; here they must be some."""
     if "preset" in values and values.get("table"):
-        assert get_table(values["table"]).select(values["preset"], values.get("only"))
+        assert get_table(values["table"]).select(values["preset"], *(values.get("only") or ()))
     for encoder in values.get("encoders") or ():
         assert encoder in loope.list_encoders()
     for order in (values.get("names") or ()) if name == "order" else ():

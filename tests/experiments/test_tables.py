@@ -117,6 +117,10 @@ def test_only_chooses_by_row_column_model_and_encoder():
     chosen = table.select("paper", "Oxford-IIIT / ViT* | LOOPE")
     assert [entry.row for entry in chosen] == ["Oxford-IIIT / ViT-Base"]
     assert {entry.run.encoder.name for entry in table.select("paper", "loope")} == {"loope"}
+    two = {entry.run.encoder.name for entry in table.select("paper", "gilbert", "*LOOPE")}
+    assert two == {"gilbert", "loope"}
+    with pytest.raises(loope.LoopeError, match="--only 'cat'"):
+        table.select("paper", "loope", "cat")
     assert {entry.run.model.name for entry in table.select("paper", "cait*")} == {names.MODELS["CaiT"]}
     with pytest.raises(loope.LoopeError, match=r"Nothing in table1 fits --only 'cat'\. Its entries:\n  Oxford"):
         table.select("paper", "cat")

@@ -39,7 +39,10 @@ PresetOption = Annotated[
     str,
     typer.Option(help="smoke (seconds), laptop (two cores) or paper (as published).", autocompletion=_complete_preset),
 ]
-OnlyOption = Annotated[str | None, typer.Option(help="Rows, columns, models or encoders that fit, such as 'LOOPE*'.")]
+OnlyOption = Annotated[
+    list[str] | None,
+    typer.Option(help="Rows, columns, models or encoders that fit, such as 'LOOPE*'; several may be given."),
+]
 SeedsOption = Annotated[str, typer.Option(help="Seeds, such as 0,1,2.")]
 OutOption = Annotated[Path, typer.Option(help="Folder of all runs.")]
 
@@ -88,7 +91,7 @@ def run(
 
     console = Console(stderr=as_json)
     found, numbers = get_table(table), read_seeds(seeds)
-    runs = [entry.run.with_seed(seed) for entry in found.select(preset, only) for seed in numbers]
+    runs = [entry.run.with_seed(seed) for entry in found.select(preset, *(only or ())) for seed in numbers]
     settings = Settings(
         data=str(data) if data else None,
         download=download,

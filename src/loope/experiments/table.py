@@ -91,20 +91,19 @@ class Table:
     derived: Derived | None = None
     plots: tuple[str, ...] = ()
 
-    def select(self, preset: str, only: str | None = None) -> list[Entry]:
-        """The entries of a preset whose label, model or encoder fits the pattern (`*` and `?`, any case).
+    def select(self, preset: str, *only: str) -> list[Entry]:
+        """The entries of a preset whose label, model or encoder fits one of the patterns (`*` and `?`, any case).
 
         Raises:
             LoopeError: for an unknown preset, or a pattern that fits nothing.
         """
         one_of("preset", preset, PRESETS)
         entries = self.entries(preset)
-        if only is None:
-            return entries
-        chosen = [entry for entry in entries if _fits(entry, only)]
-        labels = "\n  ".join(entry.label for entry in entries)
-        require(bool(chosen), f"Nothing in {self.name} fits --only {only!r}. Its entries:\n  {labels}")
-        return chosen
+        for pattern in only:
+            labels = "\n  ".join(entry.label for entry in entries)
+            fits = any(_fits(entry, pattern) for entry in entries)
+            require(fits, f"Nothing in {self.name} fits --only {pattern!r}. Its entries:\n  {labels}")
+        return [entry for entry in entries if not only or any(_fits(entry, pattern) for pattern in only)]
 
 
 def _fits(entry: Entry, pattern: str) -> bool:
