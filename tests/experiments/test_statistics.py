@@ -6,7 +6,7 @@ from scipy import stats
 
 import loope
 from loope.experiments.sensitivity import relative_changes, sensitivity
-from loope.experiments.statistics import T975, over_seeds, rank_correlation
+from loope.experiments.statistics import T975, over_seeds, paired, rank_correlation
 from loope.experiments.tables import alignment, table6
 
 
@@ -23,6 +23,21 @@ def test_the_interval_is_students(count):
 def test_quantiles_are_those_of_the_distribution():
     for freedom, quantile in enumerate(T975, start=1):
         assert quantile == pytest.approx(stats.t.ppf(0.975, freedom), abs=6e-4)
+
+
+@pytest.mark.parametrize("apart", [0.0, 0.012, 0.05])
+def test_paired_differences_are_the_paired_t_test(apart):
+    ones = {seed: 0.9 + 0.01 * (seed * 7 % 5) + apart for seed in range(5)}
+    others = {seed: 0.9 + 0.008 * (seed * 3 % 4) for seed in range(1, 6)}
+    shared = range(1, 5)
+    found = paired(ones, others)
+    reference = stats.ttest_rel([ones[seed] for seed in shared], [others[seed] for seed in shared])
+    low, high = reference.confidence_interval(0.95)
+    assert (found.mean - found.half, found.mean + found.half) == pytest.approx((low, high), abs=1e-5)
+    assert (abs(found.mean) > found.half) == (reference.pvalue < 0.05)
+    assert found.n == 4
+    with pytest.raises(loope.LoopeError, match="No seed has both"):
+        paired({0: 0.5}, {1: 0.5})
 
 
 def test_one_seed_has_no_interval():
