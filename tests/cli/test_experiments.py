@@ -126,12 +126,22 @@ def test_the_demo_writes_a_report_that_opens_offline(tmp_path):
 def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
     """A real process, interrupted while its runs train: they save, and the next call goes on."""
     words = ["demo", "--out", str(tmp_path), "--jobs", "2"]
-    process = subprocess.Popen([sys.executable, "-m", "loope", *words], stdout=subprocess.PIPE, text=True)
-    while not list(tmp_path.glob("runs/*/progress.json")):
-        assert process.poll() is None
-        time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=120)
+    # Where the tests themselves run in the background, a shell has told them to ignore interrupts: children inherit it.
+    process = subprocess.Popen(
+        [sys.executable, "-m", "loope", *words],
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    try:
+        while not list(tmp_path.glob("runs/*/progress.json")):
+            assert process.poll() is None
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=120)
+    finally:
+        process.kill()
+        process.communicate()
     assert process.returncode == 130
     assert "The same command goes on from here" in " ".join(out.split())
     assert list(tmp_path.glob("runs/*/checkpoints/*/state.json"))
