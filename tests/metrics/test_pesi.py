@@ -46,6 +46,11 @@ def assert_as_reference(scores, similarity, grid, directions):
 # The published rows (Table 5), to the four decimals in which they were published.
 
 
+def test_the_phase_as_written_is_not_what_was_published():
+    vectors = loope.create_encoder("gilbert", 768, (14, 14), phase="checkerboard")(None).view(14, 14, 768)
+    assert round(loope.pesi(vectors).m_u.item(), 2) == 1.58
+
+
 @pytest.mark.parametrize(
     ("name", "m_u", "m_d", "a_su"),
     [("sinusoid", 1.9567, 1.4905, 0.1243), ("gilbert", 1.9674, 1.2900, 0.0939)],
