@@ -12,6 +12,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 
 import build_explorer
 import build_pesi
+import build_replication
 import build_results
 import build_scaling
 import build_three_cell
@@ -59,6 +60,7 @@ TABLES = {
     ("docs/attach.md", "matrix"): matrix.table,
     **build_pesi.TABLES,
     **build_results.TABLES,
+    **build_replication.TABLES,
     **build_scaling.TABLES,
     **build_three_cell.TABLES,
 }
