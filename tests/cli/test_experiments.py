@@ -44,6 +44,16 @@ def test_run_status_and_report(tmp_path):
     assert sorted(row["state"] for row in after) == ["done"] + ["waiting"] * 12
     assert "table5" in loope("status", *out)
 
+    chosen = json.loads(loope("status", "table5", *out, "--only", "Static", "--only", "LOOPE", "--json"))
+    assert sorted(row["state"] for row in chosen) == ["done", "waiting"]
+    narrow = loope("report", "table5", *out, "--only", "Static", "--to", "-")
+    assert [line.split("|")[1].strip() for line in narrow.splitlines() if line.startswith("| ")] == [
+        "",
+        "---",
+        "Static",
+    ]
+    with pytest.raises(LoopeError, match="name the table too"):
+        loope("status", "--only", "Static")
     markdown = loope("report", "table5", *out, "--to", "-")
     row = next(line for line in markdown.splitlines() if line.startswith("| Static"))
     assert re.search(r"\*?\d\.\d{4}.*1\.9670 \([+-]", row)
@@ -62,7 +72,11 @@ def test_run_prints_its_table_as_json_and_nothing_else(tmp_path):
     assert rows["Static"]["M_U"]["published"] == 1.967
     assert rows["Static"]["M_U"]["n"] == 1
     assert 1 <= rows["Static"]["M_U"]["mean"] <= 2
-    assert rows["LOOPE"]["M_U"]["mean"] is None
+    assert set(rows) == {"Static"}
+    whole = json.loads(
+        loope("report", "table5", "--out", tmp_path, "--preset", "smoke", "--format", "json", "--to", "-")
+    )
+    assert next(each for each in whole["rows"] if each["row"] == "LOOPE")["cells"]["M_U"]["mean"] is None
     assert "1 of 1 runs are done" in done.stderr
 
 

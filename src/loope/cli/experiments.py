@@ -90,8 +90,8 @@ def run(
     from loope.experiments.table import get_table
 
     console = Console(stderr=as_json)
-    found, numbers = get_table(table), read_seeds(seeds)
-    runs = [entry.run.with_seed(seed) for entry in found.select(preset, *(only or ())) for seed in numbers]
+    found, numbers = get_table(table).narrowed(*(only or ())), read_seeds(seeds)
+    runs = [entry.run.with_seed(seed) for entry in found.select(preset) for seed in numbers]
     settings = Settings(
         data=str(data) if data else None,
         download=download,
@@ -132,6 +132,7 @@ def status(
         typer.Argument(metavar="[TABLE]", help="One table; all if not given.", autocompletion=_complete_table),
     ] = None,
     preset: PresetOption = "laptop",
+    only: OnlyOption = None,
     seeds: SeedsOption = "0",
     out: OutOption = OUT,
     as_json: JsonOption = False,
@@ -147,10 +148,13 @@ def status(
     from loope.experiments.results import STATES, standings
     from loope.experiments.table import get_table, table_names
 
+    require(table is not None or not only, "--only chooses rows of one table; name the table too.")
     told = {}
     for name in [table] if table else table_names():
-        runs = [entry.run.with_seed(seed) for entry in get_table(name).select(preset) for seed in read_seeds(seeds)]
-        told[name] = standings(runs, out / "runs")
+        entries = get_table(name).select(preset, *(only or ()))
+        told[name] = standings(
+            [entry.run.with_seed(seed) for entry in entries for seed in read_seeds(seeds)], out / "runs"
+        )
     if as_json:
         rows = [
             {"table": name, "run": each.run.name, "state": each.state, "error": each.error}
@@ -198,6 +202,7 @@ def tables(as_json: JsonOption = False) -> None:
 def report(
     table: TableArgument,
     preset: PresetOption = "laptop",
+    only: OnlyOption = None,
     seeds: SeedsOption = "0",
     file_format: Annotated[str, typer.Option("--format", help="md, html, latex, csv or json.")] = "md",
     out: OutOption = OUT,
@@ -217,7 +222,7 @@ def report(
     from loope.experiments.table import get_table
     from loope.reports.sheets import render
 
-    found, numbers = get_table(table), read_seeds(seeds)
+    found, numbers = get_table(table).narrowed(*(only or ())), read_seeds(seeds)
     found.select(preset)  # an unknown preset is an error now
     if to == Path("-"):
         typer.echo(render(make_sheet(found, preset, numbers, out / "runs"), file_format), nl=False)

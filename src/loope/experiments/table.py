@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 
 from loope.core.errors import one_of, require, unknown
@@ -104,6 +104,10 @@ class Table:
             fits = any(_fits(entry, pattern) for entry in entries)
             require(fits, f"Nothing in {self.name} fits --only {pattern!r}. Its entries:\n  {labels}")
         return [entry for entry in entries if not only or any(_fits(entry, pattern) for pattern in only)]
+
+    def narrowed(self, *only: str) -> Table:
+        """The same table with the entries that fit one of the patterns; as it is without any."""
+        return replace(self, entries=lambda preset: self.select(preset, *only)) if only else self
 
 
 def _fits(entry: Entry, pattern: str) -> bool:
