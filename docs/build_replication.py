@@ -21,16 +21,18 @@ class Part(NamedTuple):
     table: str
     only: tuple[str, ...]
     seeds: int
+    epochs: int | None = None
 
     def command(self) -> str:
         """What does it, or goes on with it."""
         patterns = " ".join(f"--only '{pattern}'" for pattern in self.only)
         seeds = ",".join(map(str, range(self.seeds)))
-        return f"loope run {self.table} --preset laptop --seeds {seeds} {patterns}".strip()
+        length = f" --epochs {self.epochs}" if self.epochs else ""
+        return f"loope run {self.table} --preset laptop{length} --seeds {seeds} {patterns}".strip()
 
     def runs(self) -> list[Run]:
         """All of them."""
-        entries = get_table(self.table).select("laptop", *self.only)
+        entries = get_table(self.table).with_epochs(self.epochs).select("laptop", *self.only)
         return [entry.run.with_seed(seed) for entry in entries for seed in range(self.seeds)]
 
 
@@ -51,7 +53,7 @@ PLAN = (
         ("2D sin/cos | Oxford-IIIT", "LFF* | Oxford-IIIT", "CPE | Oxford-IIIT", "AS2DRoPE | Oxford-IIIT"),
         2,
     ),
-    Part("Three-Cell, 14x14", "table4", ("*, 14x14 |*",), 1),
+    Part("Three-Cell, 14x14, four times as long", "table4", ("*, 14x14 |*",), 1, epochs=40),
 )
 PAIRS = (("LOOPE", "Static"), ("LOOPE", "1D Sinusoid"), ("LOOPE", "2D sin/cos"), ("Static", "1D Sinusoid"))
 

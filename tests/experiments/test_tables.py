@@ -112,6 +112,18 @@ def test_tables_share_runs():
         assert table4 & {entry.run.key for entry in get_table(name).entries("laptop")}
 
 
+def test_runs_of_another_length_are_other_runs():
+    table, longer = get_table("table4"), get_table("table4").with_epochs(60)
+    for entry, other in zip(table.entries("laptop"), longer.entries("laptop"), strict=True):
+        assert other.run.recipe.epochs == 60
+        assert other.run.recipe.warmup / 60 == pytest.approx(entry.run.recipe.warmup / entry.run.recipe.epochs)
+        assert other.run.key != entry.run.key
+        assert other.run.with_epochs(entry.run.recipe.epochs).key == entry.run.key
+    assert table.with_epochs(None) is table
+    untrained = get_table("table5")
+    assert untrained.with_epochs(3).entries("paper") == untrained.entries("paper")
+
+
 def test_only_chooses_by_row_column_model_and_encoder():
     table = get_table("table1")
     chosen = table.select("paper", "Oxford-IIIT / ViT* | LOOPE")

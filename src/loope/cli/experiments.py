@@ -43,6 +43,9 @@ OnlyOption = Annotated[
     list[str] | None,
     typer.Option(help="Rows, columns, models or encoders that fit, such as 'LOOPE*'; several may be given."),
 ]
+EpochsOption = Annotated[
+    int | None, typer.Option(help="Train for so many epochs instead of the preset's; these are other runs.", min=1)
+]
 SeedsOption = Annotated[str, typer.Option(help="Seeds, such as 0,1,2.")]
 OutOption = Annotated[Path, typer.Option(help="Folder of all runs.")]
 
@@ -51,6 +54,7 @@ def run(
     table: TableArgument,
     preset: PresetOption = "laptop",
     only: OnlyOption = None,
+    epochs: EpochsOption = None,
     seeds: SeedsOption = "0",
     jobs: Annotated[
         int | None, typer.Option(help="Runs at a time; one for each core or GPU if not given.", min=1)
@@ -90,7 +94,7 @@ def run(
     from loope.experiments.table import get_table
 
     console = Console(stderr=as_json)
-    found, numbers = get_table(table).narrowed(*(only or ())), read_seeds(seeds)
+    found, numbers = get_table(table).with_epochs(epochs).narrowed(*(only or ())), read_seeds(seeds)
     runs = [entry.run.with_seed(seed) for entry in found.select(preset) for seed in numbers]
     settings = Settings(
         data=str(data) if data else None,
@@ -133,6 +137,7 @@ def status(
     ] = None,
     preset: PresetOption = "laptop",
     only: OnlyOption = None,
+    epochs: EpochsOption = None,
     seeds: SeedsOption = "0",
     out: OutOption = OUT,
     as_json: JsonOption = False,
@@ -151,7 +156,7 @@ def status(
     require(table is not None or not only, "--only chooses rows of one table; name the table too.")
     told = {}
     for name in [table] if table else table_names():
-        entries = get_table(name).select(preset, *(only or ()))
+        entries = get_table(name).with_epochs(epochs).select(preset, *(only or ()))
         told[name] = standings(
             [entry.run.with_seed(seed) for entry in entries for seed in read_seeds(seeds)], out / "runs"
         )
@@ -203,6 +208,7 @@ def report(
     table: TableArgument,
     preset: PresetOption = "laptop",
     only: OnlyOption = None,
+    epochs: EpochsOption = None,
     seeds: SeedsOption = "0",
     file_format: Annotated[str, typer.Option("--format", help="md, html, latex, csv or json.")] = "md",
     out: OutOption = OUT,
@@ -222,7 +228,7 @@ def report(
     from loope.experiments.table import get_table
     from loope.reports.sheets import render
 
-    found, numbers = get_table(table).narrowed(*(only or ())), read_seeds(seeds)
+    found, numbers = get_table(table).with_epochs(epochs).narrowed(*(only or ())), read_seeds(seeds)
     found.select(preset)  # an unknown preset is an error now
     if to == Path("-"):
         typer.echo(render(make_sheet(found, preset, numbers, out / "runs"), file_format), nl=False)

@@ -90,6 +90,13 @@ class Run:
         """The same run from another seed."""
         return dataclasses.replace(self, seed=seed)
 
+    def with_epochs(self, epochs: int) -> Run:
+        """The same run trained for longer or shorter, its warm-up in proportion; a measurement stays what it is."""
+        if self.recipe is None:
+            return self
+        warmup = self.recipe.warmup * epochs / self.recipe.epochs
+        return dataclasses.replace(self, recipe=dataclasses.replace(self.recipe, epochs=epochs, warmup=warmup))
+
     def to_json(self) -> str:
         """One line, keys in order: the same run gives the same text on every machine."""
         return json.dumps(dataclasses.asdict(self), sort_keys=True, default=dict)

@@ -105,6 +105,16 @@ class Table:
             require(fits, f"Nothing in {self.name} fits --only {pattern!r}. Its entries:\n  {labels}")
         return [entry for entry in entries if not only or any(_fits(entry, pattern) for pattern in only)]
 
+    def with_epochs(self, epochs: int | None) -> Table:
+        """The same table with runs of another length; as it is for None."""
+        if epochs is None:
+            return self
+        return replace(
+            self,
+            name=f"{self.name}-{epochs}-epochs",
+            entries=lambda preset: [replace(each, run=each.run.with_epochs(epochs)) for each in self.entries(preset)],
+        )
+
     def narrowed(self, *only: str) -> Table:
         """The same table with the entries that fit one of the patterns; as it is without any."""
         return replace(self, entries=lambda preset: self.select(preset, *only)) if only else self
