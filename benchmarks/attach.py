@@ -6,7 +6,7 @@ Each variant takes turns with the own table, step by step; claims are judged by 
 side. The ratio of the fastest steps stands beside it, and the row "own table" compares it with itself: both show how
 far chance alone moves a ratio on this machine, and neither excuses a miss.
 
-    python benchmarks/attach.py [--models vit_tiny_patch16_224] [--repeats 15]
+    python benchmarks/attach.py [--models vit_tiny_patch16_224] [--repeats 31]
 """
 
 import argparse
@@ -115,7 +115,7 @@ def main() -> None:
     """Measure, print, and fail if a claim does not hold."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--models", nargs="+", default=list(BATCH))
-    parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--repeats", type=int, default=31)
     arguments = parser.parse_args()
     missed = []
     for name in arguments.models:
