@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from build_results import RUNS, beside_published
+from build_results import RUNS, beside_published, finished
 
 from loope.experiments.results import folder_of, read_result
 from loope.experiments.spec import Run
@@ -79,11 +79,8 @@ def commands() -> str:
 def differences(name: str, metric: str) -> str:
     """One encoder less another, seed by seed, in points."""
     by_row: dict[str, dict[int, float]] = {}
-    for entry in get_table(name).entries("laptop"):
-        for seed in range(5):
-            result = read_result(folder_of(entry.run.with_seed(seed), RUNS))
-            if result:
-                by_row.setdefault(entry.row, {})[seed] = 100 * result["metrics"][metric]
+    for row, result in finished(name):
+        by_row.setdefault(row, {})[result["run"]["seed"]] = 100 * result["metrics"][metric]
     lines = ["| difference | points | seeds | told apart |", "|---|---:|---:|---|"]
     for one, other in PAIRS:
         if by_row.get(one, {}).keys() & by_row.get(other, {}).keys():

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from loope.cli.options import JsonOption
+from loope.cli.options import JsonOption, busy
 
 
 def encoders(
@@ -25,9 +25,11 @@ def encoders(
     from rich.table import Table
 
     from loope.cli.options import read_grid
-    from loope.encoders.describe import describe
 
-    rows = describe(read_grid(grid), dim, pattern)
+    with busy("Counting"):
+        from loope.encoders.describe import describe
+
+        rows = describe(read_grid(grid), dim, pattern)
     if as_json:
         typer.echo(json.dumps([row._asdict() for row in rows], indent=2))
         return

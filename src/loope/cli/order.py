@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from loope.cli.options import JsonOption
+from loope.cli.options import JsonOption, busy
 
 
 def order(
@@ -27,11 +27,13 @@ def order(
 
     from loope.cli.options import read_grid, require_png
     from loope.core.files import write_atomic
-    from loope.orders import create_order, list_orders
 
     size = read_grid(grid)
-    chosen = [create_order(name, *size) for name in names or list_orders()]
-    scores = {made.name: made.locality() for made in chosen}
+    with busy("Walking"):
+        from loope.orders import create_order, list_orders
+
+        chosen = [create_order(name, *size) for name in names or list_orders()]
+        scores = {made.name: made.locality() for made in chosen}
     if draw is not None:
         from loope.reports import plots
 

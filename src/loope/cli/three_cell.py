@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from loope.cli.options import JsonOption
+from loope.cli.options import JsonOption, busy
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -51,7 +51,8 @@ def show(
     from loope.core.three_cell import in_words
 
     require_png(draw)
-    data = _data(size, grid, 1, seed, split, sampler)
+    with busy("Sampling"):
+        data = _data(size, grid, 1, seed, split, sampler)
     count = min(count, len(data))
     if as_json:
         rows = [
@@ -63,11 +64,13 @@ def show(
     console = Console()
     console.print(Columns([_sample(data, index) for index in range(count)], padding=(1, 4)))
 
-    from loope.reports import plots
-    from loope.reports import three_cell as drawings
+    with busy("Drawing"):
+        from loope.reports import plots
+        from loope.reports import three_cell as drawings
 
-    figure = drawings.samples(data.cells[:count], data.labels[:count], data.grid)
-    console.print(f"Drawn: [bold]{write_atomic(draw, plots.png(figure))}[/bold]")
+        figure = drawings.samples(data.cells[:count], data.labels[:count], data.grid)
+        write_atomic(draw, plots.png(figure))
+    console.print(f"Drawn: [bold]{draw}[/bold]")
 
 
 @three_cell.command()

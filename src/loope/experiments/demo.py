@@ -45,11 +45,10 @@ def write_model(run: Run, out: Path) -> Path | None:
     """A trained model in half precision, small enough to ship: what the explorer shows is one of these."""
     from loope.attach.checkpoint import load, save
 
-    if not (folder_of(run, out / "runs") / MODEL).exists():
+    file = folder_of(run, out / "runs") / MODEL
+    if not file.exists():
         return None
-    made_with = {name: value for name, value in run.model.options.items() if name != "img_size"}
-    trained = load(folder_of(run, out / "runs") / MODEL)
-    return save(trained.half(), out / f"{run.encoder.name}.safetensors", model_args=made_with)
+    return save(load(file).half(), out / f"{run.encoder.name}.safetensors", model_args=run.model.made_with())
 
 
 TABLE = Table(

@@ -109,9 +109,7 @@ def _save(model: Any, run: Run, folder: Path) -> None:
     from loope.attach.checkpoint import save
 
     if run.encoder.name != "own" and _is_first_process():
-        options = run.model.options
-        made_with = options.get("backbone_options", {}) if "backbone" in options else options
-        save(model, folder / MODEL, model_args={key: made_with[key] for key in made_with if key != "img_size"})
+        save(model, folder / MODEL, model_args=run.model.made_with())
 
 
 def _best(result: Any) -> dict[str, float]:

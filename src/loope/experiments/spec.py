@@ -39,6 +39,11 @@ class Model:
             f"`weights` must be 'pretrained' or 'scratch', got {self.weights!r}.",
         )
 
+    def made_with(self) -> dict[str, Any]:
+        """What timm's model, or the backbone around which it is built, was made with besides its name and size."""
+        options = self.options.get("backbone_options", {}) if "backbone" in self.options else self.options
+        return {name: value for name, value in options.items() if name != "img_size"}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Encoder:

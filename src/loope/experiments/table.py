@@ -99,8 +99,8 @@ class Table:
         """
         one_of("preset", preset, PRESETS)
         entries = self.entries(preset)
+        labels = "\n  ".join(entry.label for entry in entries)
         for pattern in only:
-            labels = "\n  ".join(entry.label for entry in entries)
             fits = any(_fits(entry, pattern) for entry in entries)
             require(fits, f"Nothing in {self.name} fits --only {pattern!r}. Its entries:\n  {labels}")
         return [entry for entry in entries if not only or any(_fits(entry, pattern) for pattern in only)]
