@@ -10,6 +10,7 @@ import torch
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 
+import build_claims
 import build_explorer
 import build_pesi
 import build_replication
@@ -61,6 +62,7 @@ TABLES = {
     **build_pesi.TABLES,
     **build_results.TABLES,
     **build_replication.TABLES,
+    **build_claims.TABLES,
     **build_scaling.TABLES,
     **build_three_cell.TABLES,
 }
@@ -88,6 +90,7 @@ def main() -> None:
     build_pesi.draw(images)
     build_three_cell.draw(images)
     build_explorer.draw(images)
+    build_replication.draw(images)
     if (Path(os.environ.get("LOOPE_WEIGHTS", "")) / build_walkthrough.WEIGHTS).is_file():
         build_walkthrough.draw(images)
     else:

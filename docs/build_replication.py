@@ -1,15 +1,20 @@
 """The tables of docs/results/replication.md: the plan, how far it is, and what has come out, from the runs' files."""
 
+import math
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
-from build_results import RUNS, beside_published, finished
+from build_results import RUNS, SEEDS, beside_published, by_seed, finished
 
+from loope.core.files import write_atomic
+from loope.experiments.pictures import DRAWINGS
 from loope.experiments.results import folder_of, read_result
 from loope.experiments.spec import Run
-from loope.experiments.statistics import paired
+from loope.experiments.statistics import Difference, holm, paired
 from loope.experiments.table import get_table
+from loope.reports.plots import png
 
 PAGE = "docs/results/replication.md"
 
@@ -55,7 +60,7 @@ PLAN = (
     ),
     Part("Three-Cell, 14x14, four times as long", "table4", ("*, 14x14 |*",), 1, epochs=40),
 )
-PAIRS = (("LOOPE", "Static"), ("LOOPE", "1D Sinusoid"), ("LOOPE", "2D sin/cos"), ("Static", "1D Sinusoid"))
+COMPARED = ("1D Sinusoid", "Static", "2D sin/cos", *(pattern.removesuffix(" |*") for pattern in OTHERS[1:]))
 
 
 def plan() -> str:
@@ -76,27 +81,96 @@ def commands() -> str:
     return "\n".join(["```console", *(part.command() for part in PLAN), "```"])
 
 
-def differences(name: str, metric: str) -> str:
-    """One encoder less another, seed by seed, in points."""
-    by_row: dict[str, dict[int, float]] = {}
-    for row, result in finished(name):
-        by_row.setdefault(row, {})[result["run"]["seed"]] = 100 * result["metrics"][metric]
-    lines = ["| difference | points | seeds | told apart |", "|---|---:|---:|---|"]
-    for one, other in PAIRS:
-        if by_row.get(one, {}).keys() & by_row.get(other, {}).keys():
-            found = paired(by_row[one], by_row[other])
-            known = found.n > 1
-            half, verdict = f" ± {found.half:.1f}" if known else "", "no"
-            if known and abs(found.mean) > found.half:
-                verdict = f"yes: {one if found.mean > 0 else other} is better"
-            lines.append(f"| {one} - {other} | {found.mean:+.1f}{half} | {found.n} | {verdict} |")
+def differences() -> str:
+    """LOOPE less each other encoder on Three-Cell, seed by seed, in points."""
+    lines = ["| LOOPE less | points | seeds | p | p, corrected |", "|---|---:|---:|---:|---:|"]
+    for row, (found, corrected) in against_loope().items():
+        lines.append(f"| {row} | {in_points(found)} | {found.n} | {chance(found.p)} | {chance(corrected)} |")
     return "\n".join(lines)
+
+
+def against_loope() -> dict[str, tuple[Difference, float]]:
+    """Encoder -> LOOPE's average accuracy less its own, and the p of all these tests together."""
+    cells = by_seed("table4")
+    loope = cells.get(("LOOPE", "Average"), {})
+    found = {
+        row: paired(loope, cells[row, "Average"])
+        for row in COMPARED
+        if loope.keys() & cells.get((row, "Average"), {}).keys()
+    }
+    tested = [row for row in found if found[row].n > 1]
+    corrected = dict(zip(tested, holm([found[row].p for row in tested]), strict=True))
+    return {row: (each, corrected.get(row, math.nan)) for row, each in found.items()}
+
+
+def in_points(found: Difference, digits: int = 1) -> str:
+    """The mean difference with its interval, if it has one."""
+    half = "" if math.isnan(found.half) else f" ± {found.half:.{digits}f}"
+    return f"{found.mean:+.{digits}f}{half}"
+
+
+def chance(p: float) -> str:
+    """A p in words that fit a table."""
+    return "-" if math.isnan(p) else "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def saturation() -> str:
+    """Validation accuracy towards the end of the budget: who was still learning when it ran out."""
+    head = "| average on validation, % | half way | five epochs before the end | at the end | seeds |"
+    lines = [head, "|---|---:|---:|---:|---:|"]
+    curves: dict[str, list[list[float]]] = {}
+    for row, result in finished("table4"):
+        curves.setdefault(row, []).append([100 * epoch["metrics"]["average"] for epoch in result["history"]])
+    for row, seeds in curves.items():
+        places = (len(seeds[0]) // 2 - 1, -6, -1)
+        means = " | ".join(f"{sum(curve[place] for curve in seeds) / len(seeds):.1f}" for place in places)
+        lines.append(f"| {row} | {means} | {len(seeds)} |")
+    return "\n".join(lines)
+
+
+def generators() -> str:
+    """Whether LOOPE's offsets depend on the image, in every run that has them."""
+    head = "| run | mean size of X_C | it varies over images by | patches out of the static order |"
+    lines = {"": head, "-": "|---|---:|---:|---:|"}
+    for name in ("table4", "inputs", "table6", "table1"):
+        for row, result in finished(name):
+            metrics = result["metrics"]
+            if "offset_size" in metrics:  # tables share runs: each is named where it comes first
+                lines.setdefault(
+                    result["key"],
+                    f"| {name}, {row}, seed {result['run']['seed']} | {metrics['offset_size']:.3f} "
+                    f"| {metrics['offset_over_images']:.3f} | {metrics['offset_swapped']:.1%} |",
+                )
+    return "\n".join(lines.values())
+
+
+def draw(images: Path) -> None:
+    """The pictures of the page, as far as there are runs for them."""
+    table = get_table("table4")
+    shown = {
+        "scores": ("scores", table.narrowed(*FIVE, *OTHERS)),
+        "curves": ("curves", table.narrowed(*FIVE)),
+        "curves-others": ("curves", table.narrowed(*OTHERS)),
+        "maps": ("maps", table.narrowed(*FIVE[1:], "Learnable |*", "LFF (Fourier) |*")),
+        "alignment": ("alignment", get_table("alignment")),
+    }
+    for name, (kind, rows) in shown.items():
+        figure = DRAWINGS[kind](rows, "laptop", SEEDS, RUNS)
+        if figure is not None:
+            write_atomic(images / f"replication-{name}.png", png(figure))
 
 
 TABLES: dict[tuple[str, str], Callable[[], str]] = {
     (PAGE, "plan"): plan,
     (PAGE, "commands"): commands,
     (PAGE, "table4"): partial(beside_published, "table4"),
-    (PAGE, "differences"): partial(differences, "table4", "average"),
+    (PAGE, "differences"): differences,
+    (PAGE, "saturation"): saturation,
+    (PAGE, "long"): partial(beside_published, "table4", 40),
+    (PAGE, "inputs"): partial(beside_published, "inputs"),
+    (PAGE, "generators"): generators,
+    (PAGE, "table6"): partial(beside_published, "table6"),
     (PAGE, "table1"): partial(beside_published, "table1"),
+    (PAGE, "table2"): partial(beside_published, "table2"),
+    (PAGE, "alignment"): partial(beside_published, "alignment"),
 }

@@ -25,10 +25,27 @@ def finished(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield entry.row, result
 
 
-def beside_published(name: str) -> str:
+def by_seed(name: str) -> dict[tuple[str, str], dict[int, float]]:
+    """(row, column) -> seed -> our number, as it is shown, of every run of a table that is done."""
+    table = get_table(name)
+    scales = {column.head: column.scale for column in table.columns}
+    found: dict[tuple[str, str], dict[int, float]] = {}
+    for entry in table.entries("laptop"):
+        for seed in SEEDS:
+            result = read_result(folder_of(entry.run.with_seed(seed), RUNS)) or {"metrics": {}}
+            for column, metric in entry.cells.items():
+                if metric in result["metrics"]:
+                    cell = found.setdefault((entry.row, column), {})
+                    cell[seed] = scales[column] * result["metrics"][metric]
+    return found
+
+
+def beside_published(name: str, epochs: int | None = None) -> str:
     """The rows of a table that have a run, ours beside the published."""
-    sheet = make_sheet(get_table(name), "laptop", SEEDS, RUNS)
+    sheet = make_sheet(get_table(name).with_epochs(epochs), "laptop", SEEDS, RUNS)
     rows = [(row, cells) for row, cells in sheet.rows if any(cell.ours is not None for cell in cells)]
+    if not rows:
+        return "*None of its runs is done.*"
     return markdown(replace(sheet, rows=rows, notes=())).split("\n\n", 1)[1].rstrip()
 
 

@@ -1,12 +1,13 @@
 import math
 import statistics
 
+import numpy as np
 import pytest
 from scipy import stats
 
 import loope
 from loope.experiments.sensitivity import relative_changes, sensitivity
-from loope.experiments.statistics import T975, over_seeds, paired, rank_correlation
+from loope.experiments.statistics import T975, holm, over_seeds, paired, rank_correlation, rank_interval, two_sided
 from loope.experiments.tables import alignment, table6
 
 
@@ -35,9 +36,50 @@ def test_paired_differences_are_the_paired_t_test(apart):
     low, high = reference.confidence_interval(0.95)
     assert (found.mean - found.half, found.mean + found.half) == pytest.approx((low, high), abs=1e-5)
     assert (abs(found.mean) > found.half) == (reference.pvalue < 0.05)
+    assert found.p == pytest.approx(reference.pvalue)
     assert found.n == 4
+    assert math.isnan(paired({0: 0.5}, {0: 0.4}).p)
     with pytest.raises(loope.LoopeError, match="No seed has both"):
         paired({0: 0.5}, {1: 0.5})
+
+
+@pytest.mark.parametrize("freedom", range(1, 9))
+@pytest.mark.parametrize("t", [0.0, -0.3, 1.0, 4.5, -30.0])
+def test_the_chance_of_a_difference_is_students(t, freedom):
+    assert two_sided(t, freedom) == pytest.approx(2 * stats.t.sf(abs(t), freedom), abs=1e-12)
+
+
+def test_equal_differences_leave_no_doubt():
+    assert paired({0: 0.75, 1: 0.5}, {0: 0.5, 1: 0.25}).p == 0
+    assert paired({0: 0.75, 1: 0.5}, {0: 0.75, 1: 0.5}).p == 1
+
+
+def test_holm_against_its_definition():
+    """Of m tests the smallest p must be below a/m, the next below a/(m-1), and so on, up to the first that is not."""
+    chances = [0.004, 0.02, 0.013, 0.5, 0.013, 0.0001]
+    raised = holm(chances)
+    for level in (0.01, 0.05, 0.06, 0.3):
+        rejected = set()
+        for rank, place in enumerate(sorted(range(6), key=lambda each: chances[each])):
+            if chances[place] > level / (6 - rank):
+                break
+            rejected.add(place)
+        assert {place for place in range(6) if raised[place] <= level} == rejected
+    assert holm([]) == []
+
+
+def test_the_interval_of_a_rank_correlation_holds_it_as_often_as_it_says():
+    generator = np.random.default_rng(0)
+    count, true = 14, 0.6
+    pearson = 2 * math.sin(math.pi * true / 6)  # of two normal variables whose rank correlation is `true`
+    draws = generator.multivariate_normal([0, 0], [[1, pearson], [pearson, 1]], size=(1500, count))
+    held = 0
+    for x, y in draws.transpose(0, 2, 1):
+        low, high = rank_interval(stats.spearmanr(x, y).statistic, count)
+        held += low <= true <= high
+    assert 0.93 < held / 1500 < 0.98
+    assert rank_interval(0.9, 3) == (-1, 1)
+    assert rank_interval(-1.0, 8) == (-1, -1)
 
 
 def test_one_seed_has_no_interval():

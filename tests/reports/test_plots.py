@@ -4,7 +4,7 @@ import torch
 
 import loope
 from loope.core.grid import Grid
-from loope.reports import html, plots
+from loope.reports import experiments, html, plots
 
 
 def test_sliding_moves_along_the_curve():
@@ -41,3 +41,18 @@ def test_pages_escape_what_they_are_given():
     for raw in ("<b>", "<i>", "<u>", "it's"):
         assert raw not in page
     assert "cG5n" in page
+
+
+def test_intervals_stand_where_the_numbers_are():
+    nan = float("nan")
+    figure = experiments.intervals(
+        {"a": (90.0, 2.0, 93.0), "b": (95.0, 1.0, None), "c": (50.0, nan, None)}, "average, %"
+    )
+    (ax,) = figure.axes
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["c", "a", "b"]  # the best is drawn on top
+    drawn = [(line.get_xdata().tolist(), float(line.get_ydata()[0])) for line in ax.lines]
+    assert ([88.0, 92.0], 1.0) in drawn
+    assert ([94.0, 96.0], 2.0) in drawn
+    assert ([93.0], 1.0) in drawn
+    assert ([50.0], 0.0) in drawn
+    assert sorted(ax.get_legend_handles_labels()[1]) == ["here", "published"]

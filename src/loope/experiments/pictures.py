@@ -26,6 +26,21 @@ def draw(table: Table, preset: str, seeds: Sequence[int], out: Path) -> dict[str
     return made
 
 
+def scores(table: Table, preset: str, seeds: Sequence[int], out: Path) -> Figure | None:
+    """The last column of each row, with its interval, beside the published."""
+    from loope.reports.experiments import intervals
+
+    column = table.columns[-1]
+    found = {
+        row: (column.scale * line[column.head].mean, column.scale * line[column.head].half)
+        for row, line in collect(table, preset, seeds, out).items()
+        if column.head in line
+    }
+    published = {row: table.published.get(row, {}).get(column.head) for row in found}
+    across = f"{column.head}, %" if column.scale == 100 else column.head
+    return intervals({row: (*each, published[row]) for row, each in found.items()}, across) if found else None
+
+
 def curves(table: Table, preset: str, seeds: Sequence[int], out: Path) -> Figure | None:
     """Validation score by epoch, each seed of each row."""
     from loope.reports.experiments import learning_curves
@@ -107,6 +122,7 @@ def _tensors(entry: Entry, seeds: Sequence[int], out: Path) -> dict[str, Any] | 
 
 
 DRAWINGS: dict[str, Callable[[Table, str, Sequence[int], Path], Any]] = {
+    "scores": scores,
     "curves": curves,
     "maps": maps,
     "trend": trend,

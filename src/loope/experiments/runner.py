@@ -15,6 +15,7 @@ from loope.experiments.settings import Settings
 from loope.experiments.spec import Run
 
 IMAGES_MEASURED = 64  # test images on which LOOPE is looked at
+IMAGES_KEPT = 4  # of them, for pictures
 
 
 def execute(text: str, out: str, settings: Settings) -> None:
@@ -85,7 +86,7 @@ def _train(run: Run, folder: Path, settings: Settings) -> dict[str, Any]:
     images = next(iter(from_data.test.batches(0)))[0][:IMAGES_MEASURED]
     measured, tensors = measure_trained(model, images.to(next(model.parameters()).device))
     if "offsets" in tensors:
-        tensors["images"] = images
+        tensors["images"] = images[:IMAGES_KEPT]
     if from_data.labels is not None:
         from loope.experiments.segmentation import keep_examples
 

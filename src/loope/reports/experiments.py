@@ -37,6 +37,34 @@ def learning_curves(curves: Mapping[str, Sequence[Points]], across: str, up: str
     return figure
 
 
+def intervals(scores: Mapping[str, tuple[float, float, float | None]], across: str) -> Figure:
+    """A line for each name, the best on top: our mean with its interval, and a ring where the published number is.
+
+    Args:
+        scores: name -> mean, half of its interval (NaN if unknown), published number.
+        across: what is drawn.
+    """
+    from matplotlib.figure import Figure
+
+    names = sorted(scores, key=lambda name: scores[name][0])
+    figure = Figure(figsize=(6.4, 0.8 + 0.27 * len(names)), layout="constrained")
+    ax = figure.add_subplot()
+    for place, name in enumerate(names):
+        mean, half, published = scores[name]
+        if published is not None:
+            label = "published" if "published" not in ax.get_legend_handles_labels()[1] else None
+            ax.plot(published, place, "o", color="C1", fillstyle="none", markersize=6, label=label)
+        ax.plot([mean - half, mean + half], [place, place], color="C0", linewidth=2, solid_capstyle="butt")
+        ax.plot(mean, place, "o", color="C0", markersize=5, label="here" if place == 0 else None)
+    ax.set_yticks(range(len(names)), names)
+    ax.set_ylim(-0.6, len(names) - 0.4)
+    ax.set_xlabel(across)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(axis="x", linewidth=0.4)
+    ax.legend(fontsize=8, frameon=False)
+    return figure
+
+
 def scatter(points: Mapping[str, tuple[float, float]], across: str, up: str) -> Figure:
     """Each name at its place: whether one score tells the other."""
     figure, ax = plain_axes(across, up)

@@ -64,5 +64,5 @@ TABLE = Table(
         "laptop": "A ViT of width 96 and depth 4 from scratch on 7x7 cells (14x14 where the row says so) stands in for "
         "DeiT-Base on 14x14, ResNet-10 for ResNet-50; Inception-V3 takes no image this small.",
     },
-    plots=("curves",),
+    plots=("scores", "curves"),
 )
