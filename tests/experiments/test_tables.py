@@ -138,3 +138,10 @@ def test_only_chooses_by_row_column_model_and_encoder():
         table.select("paper", "cat")
     with pytest.raises(loope.LoopeError, match="Unknown preset 'huge'"):
         table.select("huge")
+
+
+def test_slower_models_train_for_fewer_epochs_on_a_laptop():
+    epochs = {entry.row.split(" / ")[1]: entry.run.recipe.epochs for entry in get_table("table1").entries("laptop")}
+    assert epochs == {"ViT-Base": 10, "DeiT-Base": 10, "DeiT-Small": 10, "CaiT": 3, "Cross-ViT": 7}
+    published = {entry.run.recipe.epochs for entry in get_table("table1").entries("paper")}
+    assert published == {150}

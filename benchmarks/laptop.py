@@ -1,0 +1,116 @@
+"""Claim: a run of the `laptop` preset takes at most 20 minutes on one of two cores.
+
+Each kind of model (size of image, encoder) that the preset's runs use is made with random weights; a few training steps
+and test batches are timed on one thread, and multiplied by the images of each run. A second process does the same all
+the while, as the second of two runs would. The slowest run of each kind is shown. Whole runs say in their files what
+they took; docs/results has many.
+
+    python benchmarks/laptop.py [--tables table1 table4] [--repeats 3]
+"""
+
+import argparse
+import dataclasses
+import json
+import multiprocessing
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+from loope.data.segmentation.camvid import LABELS
+from loope.experiments.build import build_model
+from loope.experiments.spec import Run
+from loope.experiments.table import get_table, table_names
+
+BAR, BATCH = 20.0, 8
+# Images for training, validation and test; `per_class` takes so many of each class for each part.
+PARTS = {"three_cell": (8000, 1000, 1000), "pets": (1332, 148, 740), "camvid": (367, 101, 233)}
+CLASSES = {"cifar100": 100, "imagenet": 1000, "imagenet100": 100}
+
+
+def kinds(tables: list[str]) -> dict[str, list[Run]]:
+    """The preset's runs, those together of which an image takes the same time."""
+    found: dict[str, list[Run]] = {}
+    for name in tables:
+        for entry in get_table(name).entries("laptop"):
+            run = entry.run
+            if run.recipe is not None:
+                same = (run.model.name, run.model.options, shape(run), run.encoder.name, run.encoder.options)
+                found.setdefault(json.dumps(same), []).append(run)
+    return found
+
+
+def shape(run: Run) -> tuple[int, int]:
+    """Height and width of the run's images."""
+    options = run.data.options
+    own = (
+        options["grid"] * options["cell"] if run.data.name == "three_cell" else 240 if "240" in run.model.name else 224
+    )
+    size = options.get("image_size", own)
+    return (size, size) if isinstance(size, int) else tuple(size)
+
+
+def seconds(run: Run, repeats: int) -> tuple[float, float]:
+    """Of an image in training and in a test."""
+    recipe = run.recipe
+    batch = recipe.batch_size if run.data.name == "three_cell" else BATCH
+    classes = LABELS if run.data.name == "camvid" else 100
+    model = build_model(dataclasses.replace(run, model=dataclasses.replace(run.model, weights="scratch")), classes)
+    optimizer = torch.optim.AdamW([each for each in model.parameters() if each.requires_grad])
+    images = torch.randn(batch, 3, *shape(run))
+
+    def step(train: bool) -> float:
+        start = time.perf_counter()
+        model.train(train)
+        with torch.set_grad_enabled(train), torch.autocast("cpu", torch.bfloat16, recipe.precision == "bfloat16"):
+            loss = model(images).float().square().mean()
+        if train:
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        return (time.perf_counter() - start) / batch
+
+    step(True)
+    trained, tested = (statistics.median(step(train) for _ in range(repeats)) for train in (True, False))
+    return trained, tested
+
+
+def minutes(run: Run, trained: float, tested: float) -> float:
+    """What a run takes if its images take so long."""
+    each = run.data.options.get("per_class", 0) * CLASSES.get(run.data.name, 0)
+    train, valid, test = PARTS.get(run.data.name, (each, each, each))
+    return (run.recipe.epochs * train * trained + (run.recipe.epochs * valid + test) * tested) / 60
+
+
+def measure(tables: list[str], repeats: int, shown: bool) -> bool:
+    """Whether all runs stay below the bar."""
+    torch.set_num_threads(1)
+    holds = True
+    for runs in kinds(tables).values():
+        rates = seconds(runs[0], repeats)
+        took, run = max(((minutes(each, *rates), each) for each in runs), key=lambda pair: pair[0])
+        holds &= took <= BAR
+        if shown:
+            options = " ".join(f"{name}={value}" for name, value in run.encoder.options.items())
+            print(f"{took:6.1f} min  {run.model.name:24} {run.data.name:11} {run.encoder.name} {options}", flush=True)
+    return holds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tables", nargs="+", default=table_names())
+    parser.add_argument("--repeats", type=int, default=3)
+    args = parser.parse_args()
+    other = multiprocessing.get_context("spawn").Process(target=measure, args=(args.tables, args.repeats, False))
+    other.start()
+    holds = measure(args.tables, args.repeats, True)
+    other.kill()
+    print(f"At most {BAR:.0f} minutes each: {'holds' if holds else 'MISSED'}")
+    sys.exit(not holds)
+
+
+if __name__ == "__main__":
+    main()
