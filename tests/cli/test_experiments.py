@@ -46,6 +46,9 @@ def test_run_status_and_report(tmp_path):
 
     chosen = json.loads(loope("status", "table5", *out, "--only", "Static", "--only", "LOOPE", "--json"))
     assert sorted(row["state"] for row in chosen) == ["done", "waiting"]
+    whole, part = (loope("report", "table5", *out, *words) for words in ((), ("--only", "Static")))
+    assert "table5-smoke.md" in whole
+    assert "table5-part-smoke.md" in part
     narrow = loope("report", "table5", *out, "--only", "Static", "--to", "-")
     assert [line.split("|")[1].strip() for line in narrow.splitlines() if line.startswith("| ")] == [
         "",

@@ -8,6 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from loope.cli.choices import (
+    OUT,
+    EpochsOption,
+    OnlyOption,
+    OutOption,
+    PresetOption,
+    SeedsOption,
+    TableArgument,
+    complete_table,
+    read_resources,
+    read_seeds,
+)
 from loope.cli.options import JsonOption, busy
 from loope.core.errors import require
 
@@ -17,37 +29,6 @@ if TYPE_CHECKING:
 
     from loope.experiments.results import Standing
     from loope.reports.sheets import Sheet
-
-
-def _complete_table(incomplete: str) -> list[str]:
-    from loope.experiments.table import table_names
-
-    return [name for name in table_names() if name.startswith(incomplete)]
-
-
-def _complete_preset(incomplete: str) -> list[str]:
-    from loope.experiments.table import PRESETS
-
-    return [name for name in PRESETS if name.startswith(incomplete)]
-
-
-OUT = Path("out/experiments")
-TableArgument = Annotated[
-    str, typer.Argument(metavar="TABLE", help="See `loope tables`.", autocompletion=_complete_table)
-]
-PresetOption = Annotated[
-    str,
-    typer.Option(help="smoke (seconds), laptop (two cores) or paper (as published).", autocompletion=_complete_preset),
-]
-OnlyOption = Annotated[
-    list[str] | None,
-    typer.Option(help="Rows, columns, models or encoders that fit, such as 'LOOPE*'; several may be given."),
-]
-EpochsOption = Annotated[
-    int | None, typer.Option(help="Train for so many epochs instead of the preset's; these are other runs.", min=1)
-]
-SeedsOption = Annotated[str, typer.Option(help="Seeds, such as 0,1,2.")]
-OutOption = Annotated[Path, typer.Option(help="Folder of all runs.")]
 
 
 def run(
@@ -133,7 +114,7 @@ def run(
 def status(
     table: Annotated[
         str | None,
-        typer.Argument(metavar="[TABLE]", help="One table; all if not given.", autocompletion=_complete_table),
+        typer.Argument(metavar="[TABLE]", help="One table; all if not given.", autocompletion=complete_table),
     ] = None,
     preset: PresetOption = "laptop",
     only: OnlyOption = None,
@@ -262,32 +243,6 @@ def print_failures(console: Console, failures: dict[str, str]) -> None:
     for name, why in failures.items():
         console.print(f"[red]failed[/red] {escape(name)}: {escape(why)}", highlight=False)
     console.print("The same command tries them again.")
-
-
-def read_seeds(text: str) -> list[int]:
-    """Seeds written as `0,1,2`.
-
-    Raises:
-        LoopeError: if they are written otherwise.
-    """
-    parts = [part.strip() for part in text.split(",")]
-    require(
-        all(part.isdigit() for part in parts) and len(set(parts)) == len(parts),
-        f"Seeds are different whole numbers with commas between them, got {text!r}; for example 0,1,2.",
-    )
-    return [int(part) for part in parts]
-
-
-def read_resources(texts: list[str]) -> dict[str, str | int]:
-    """`name=value` pairs; numbers are read as such.
-
-    Raises:
-        LoopeError: if one is written otherwise.
-    """
-    for text in texts:
-        require("=" in text, f"A resource is written as NAME=VALUE, got {text!r}; for example num_gpus=1.")
-    pairs = (text.split("=", 1) for text in texts)
-    return {name: int(value) if value.isdigit() else value for name, value in pairs}
 
 
 def show_sheet(sheet: Sheet) -> RichTable:

@@ -116,8 +116,13 @@ class Table:
         )
 
     def narrowed(self, *only: str) -> Table:
-        """The same table with the entries that fit one of the patterns; as it is without any."""
-        return replace(self, entries=lambda preset: self.select(preset, *only)) if only else self
+        """The same table with the entries that fit one of the patterns; as it is without any.
+
+        Its name says that it is a part, so that its report does not take the place of the whole one's.
+        """
+        if not only:
+            return self
+        return replace(self, name=f"{self.name}-part", entries=lambda preset: self.select(preset, *only))
 
 
 def _fits(entry: Entry, pattern: str) -> bool:

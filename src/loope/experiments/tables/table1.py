@@ -1,7 +1,7 @@
 """Table 1: five backbones x three data sets x five encoders, top-1 accuracy in percent.
 
 Reproduces Tab. 1: pretrained backbones, the encoder from scratch, the whole network trained end to end.
-Published: below. Cost: 75 runs of 150 epochs; docs/scaling.md estimates the GPU-hours. On a laptop 10 minutes a run
+Published: below. Cost: 75 runs of 150 epochs; docs/scaling.md estimates the GPU-hours. On a laptop 19 minutes a run
 with ViT-Tiny on Pets.
 
     loope run table1 --preset laptop --only "Oxford-IIIT / ViT*" --seeds 0,1
@@ -64,6 +64,7 @@ TABLE = Table(
     across=True,
     notes={
         "laptop": "The smallest pretrained model of each family stands in for the published; DeiT-Tiny for both DeiTs. "
-        "10 epochs of AdamW at 1e-4, 3 for CaiT and 7 for CrossViT. The published numbers are of other models and a longer training.",
+        "10 epochs of AdamW at 1e-4, 3 for CaiT and 7 for CrossViT. The published numbers are of other models "
+        "and a longer training.",
     },
 )
