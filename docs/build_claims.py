@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from build_replication import COMPARED, PAGE, against_loope, chance, in_points
+from build_replication import COMPARED, PAGE, against_loope, chance, in_points, progress
 from build_results import by_seed, finished
 
 from loope.core.three_cell import by_task
@@ -15,6 +15,13 @@ from loope.experiments.tables import alignment, table6
 LEVEL = 0.05
 CLOSE = 25.0  # points above a constant answer that are still "close to chance": the published 71.0 and 73.9 are
 HOLDS, FAILS, OPEN, EARLY = "holds", "does not hold", "cannot be told at this scale", "not judged yet"
+SUMMED = {HOLDS: "hold", FAILS: "do not hold", OPEN: "cannot be told at this scale", EARLY: "not judged yet"}
+SHOWN = {
+    "LOOPE": "LOOPE",
+    "Static": "the static curve that it refines",
+    "1D Sinusoid": "plain 1D sinusoids",
+    "2D sin/cos": "2D sin/cos, which the paper leaves out,",
+}
 PETS = "Oxford-IIIT / ViT-Base"
 
 
@@ -159,9 +166,9 @@ def _told(found: Difference, digits: int = 1) -> str:
     return f"{in_points(found, digits)} ({count}" + ("" if math.isnan(found.p) else f", p {chance(found.p)}") + ")"
 
 
-def claims() -> str:
-    """All of them as a table."""
-    made = [
+def judged() -> list[Claim]:
+    """All claims, in the paper's order."""
+    return [
         beats("Static", "94.3 against 91.9"),
         beats("1D Sinusoid", "94.3 against 93.1"),
         beats_on_pets("Static", "88.1 against 84.2"),
@@ -172,9 +179,32 @@ def claims() -> str:
         relative_near_chance(),
         *(aligned(accuracy, score) for accuracy, score in alignment.PAIRS.items()),
     ]
+
+
+def claims() -> str:
+    """All of them as a table."""
     lines = ["| the paper's claim | published | here | verdict |", "|---|---|---|---|"]
-    lines += [f"| {each.claim} | {each.published} | {each.found} | **{each.verdict}** |" for each in made]
+    lines += [f"| {each.claim} | {each.published} | {each.found} | **{each.verdict}** |" for each in judged()]
     return "\n".join(lines)
 
 
-TABLES: dict[tuple[str, str], Callable[[], str]] = {(PAGE, "claims"): claims}
+def summary() -> str:
+    """What has come out so far, in a few lines for the README."""
+    done, planned = progress()
+    cells = by_seed("table4")
+    told = []
+    for row, words in SHOWN.items():
+        mean, half, count = over_seeds(list(cells[row, "Average"].values()))
+        told.append(f"{words} {mean:.1f}" + ("" if count < 2 else f" ± {half:.1f}") + f" (n = {count})")
+    verdicts = [each.verdict for each in judged()]
+    counts = ", ".join(f"{verdicts.count(kind)} {words}" for kind, words in SUMMED.items() if kind in verdicts)
+    lines = (
+        f"{done} of {planned} runs are done. Average accuracy on Three-Cell, 7x7 cells, in percent, with its 95 % interval "
+        "over seeds:",
+        f"{', '.join(told)}.",
+        f"Of {len(verdicts)} claims of the paper: {counts}.",
+    )
+    return "\n".join(lines)
+
+
+TABLES: dict[tuple[str, str], Callable[[], str]] = {(PAGE, "claims"): claims, ("README.md", "replication"): summary}

@@ -58,7 +58,7 @@ PLAN = (
         ("2D sin/cos | Oxford-IIIT", "LFF* | Oxford-IIIT", "CPE | Oxford-IIIT", "AS2DRoPE | Oxford-IIIT"),
         2,
     ),
-    Part("Three-Cell, 14x14, four times as long", "table4", ("*, 14x14 |*",), 1, epochs=40),
+    Part("Three-Cell, 14x14, five times as long", "table4", ("*, 14x14 |*",), 1, epochs=40),
 )
 COMPARED = ("1D Sinusoid", "Static", "2D sin/cos", *(pattern.removesuffix(" |*") for pattern in OTHERS[1:]))
 
@@ -74,6 +74,12 @@ def plan() -> str:
             f"| {part.what} | {len(runs)} | {len(results)} | {f'{spent / len(results):.1f}' if results else '-'} |"
         )
     return "\n".join(lines)
+
+
+def progress() -> tuple[int, int]:
+    """How many runs are done, and how many there are; parts share some."""
+    runs = {run.key: run for part in PLAN for run in part.runs()}
+    return sum(read_result(folder_of(run, RUNS)) is not None for run in runs.values()), len(runs)
 
 
 def commands() -> str:

@@ -36,7 +36,7 @@ def collect(folder: Path) -> int:
 if __name__ == "__main__":
     count = collect(Path(sys.argv[1] if len(sys.argv) > 1 else "out/experiments"))
     for (page, mark), table in build.TABLES.items():
-        if page.startswith("docs/results/"):
+        if page.startswith("docs/results/") or mark == "replication":
             path = build.ROOT / page
             write_atomic(path, build.with_table(path.read_text(), mark, table()))
     print(f"{count} runs in {RUNS.relative_to(build.ROOT)}.")

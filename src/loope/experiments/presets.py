@@ -113,8 +113,8 @@ def _three_cell(preset: str, side: int) -> tuple[Data, Recipe]:
     return Data(name="three_cell", options={"size": 10_000, "grid": side, "cell": 4}), recipe
 
 
-# One core trains about 300 images of 7x7 cells a second and 70 of 14x14: 13 and 19 minutes.
-LAPTOP_EPOCHS = {7: 30, 14: 10}
+# One core trains about 300 images of 7x7 cells a second and 68 of 14x14: 13 and 17 minutes.
+LAPTOP_EPOCHS = {7: 30, 14: 8}
 
 
 def measured(preset: str, encoder: str, directions: tuple[int, ...] = (60,)) -> Run:
