@@ -199,8 +199,8 @@ def summary() -> str:
     verdicts = [each.verdict for each in judged()]
     counts = ", ".join(f"{verdicts.count(kind)} {words}" for kind, words in SUMMED.items() if kind in verdicts)
     lines = (
-        f"{done} of {planned} runs are done. Average accuracy on Three-Cell, 7x7 cells, in percent, with its 95 % interval "
-        "over seeds:",
+        f"{done} of {planned} runs are done. Average accuracy on Three-Cell, 7x7 cells, in percent, with its "
+        "95 % interval over seeds:",
         f"{', '.join(told)}.",
         f"Of {len(verdicts)} claims of the paper: {counts}.",
     )
