@@ -9,6 +9,7 @@ import loope
 from loope.core.errors import LoopeError
 from loope.data.images.augment import Preparation
 from loope.data.images.collection import Images
+from loope.engine import Classification, evaluate
 from tests.data.trees import write_folders
 
 SMALL = Preparation(size=16)
@@ -73,6 +74,19 @@ def test_evaluation_leaves_bad_images_out_and_counts_them(images, workers, cache
         "n1_1.JPEG": "image file is truncated",
         "n2_0.jpg": "it is no image",
     }
+
+
+def test_the_engine_scores_what_is_left(images):
+    """An evaluation sees every image once that can be read; more must not be missing."""
+    task = Classification(len(CLASSES))
+    source = loope.ImageSource(images, 2, SMALL, workers=0, skip_bad_images=True)
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 16 * 16, len(CLASSES)))
+    for _ in range(2):  # the second time they are known
+        found = evaluate(model, task, source)
+        assert found["top1"] in {number / 4 for number in range(5)}
+    source.samples += 1
+    with pytest.raises(LoopeError, match="the source has 7 and gave 4, 2 of them cannot be read"):
+        evaluate(model, task, source)
 
 
 def test_a_batch_of_bad_images_is_empty(images):

@@ -9,7 +9,7 @@ import pytest
 
 from loope.core.errors import LoopeError
 from loope.engine.executors import RunError, create_executor
-from tests.engine.work import lines, save_when_asked, train, train_until_stopped, until
+from tests.engine.work import lines, save_when_asked, train, train_until_asked, train_until_stopped, until
 
 pytest.importorskip("submitit", reason="needs loope[slurm]")
 
@@ -28,6 +28,12 @@ exec "$@" > "$out" 2> "$err"
 SACCT = """#!/bin/sh
 echo "JobID|State|NodeList"
 echo "7|RUNNING|node1"
+"""
+SCONTROL = """#!/bin/sh
+here=$(dirname "$0")
+echo "$@" >> "$here/asked"
+export SLURM_JOB_ID=7 SLURM_NTASKS=1 SLURM_JOB_NUM_NODES=1 SLURM_NODEID=0 SLURM_PROCID=0 SLURM_LOCALID=0
+setsid sh "$here/script" > /dev/null 2>&1 &
 """
 
 
@@ -74,6 +80,29 @@ def test_options_reach_slurm(tmp_path, monkeypatch):
         pytest.raises(RunError, match=r"SLURM did not take the job\.\nno such partition"),
     ):
         executor.submit(train, str(tmp_path / "refused"), 3).result(timeout=300)
+
+
+def test_a_preempted_job_saves_and_goes_on_from_the_queue(tmp_path, monkeypatch):
+    """SLURM sends SIGTERM, and then the signal on which submitit puts the job back."""
+    programs, folder = tmp_path / "bin", tmp_path / "run"
+    programs.mkdir()
+    folder.mkdir()
+    for name, text in (("sbatch", SBATCH), ("srun", SRUN), ("sacct", SACCT), ("scontrol", SCONTROL)):
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+    with create_executor("slurm", folder=tmp_path / "jobs", timeout_min=90) as executor:
+        future = executor.submit(train_until_asked, str(folder), 5)
+        until(lambda: lines(folder / "checkpoints") == ["0", "1"])
+        process = int(lines(folder / "began")[0].split()[1])
+        os.kill(process, signal.SIGTERM)
+        until(lambda: lines(folder / "saved"))
+        os.kill(process, signal.SIGUSR2)
+        assert future.result(timeout=300) is None
+    assert lines(programs / "asked") == ["requeue 7"]
+    assert [line.split()[0] for line in lines(folder / "began")] == ["0", "3"]
+    assert lines(folder / "checkpoints") == ["0", "1", "2", "3", "4"]
+    assert len(lines(folder / "complete")) == 1
 
 
 def test_leaving_by_an_error_cancels(tmp_path):

@@ -32,6 +32,11 @@ def test_lines_where_there_is_no_terminal(tmp_path, monkeypatch, capsys):
     assert lines[-1].endswith("  0:00:00 left")
 
 
+def test_a_progress_file_that_cannot_be_written_does_not_end_the_run(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    assert fit(tmp_path / "run", trackers=(), progress=tmp_path / "file" / "progress.json").epochs == 2
+
+
 def test_few_lines(tmp_path, capsys):
     """One at the start, one for each epoch: seconds have not passed."""
     fit(tmp_path / "run", trackers=())

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from loope import LoopeError, LoopeWarning
-from loope.engine import Interrupted, evaluate, team, train
+from loope.engine import Interrupted, evaluate, loop, team, train
 from loope.engine.schedule import learning_rate
 from tests.engine.processes import SETTINGS, Trainer
 from tests.engine.runs import Cells, Lost, plain_vit, recipe, sources, task, vit
@@ -21,7 +21,8 @@ from tests.engine.runs import Cells, Lost, plain_vit, recipe, sources, task, vit
 
 def fit(folder, model=None, **options):
     """A run of two epochs, in this process."""
-    arguments = {**SETTINGS, **{key: options.pop(key) for key in ("seed", "name", "trackers") if key in options}}
+    known = ("seed", "name", "trackers", "checkpoint_steps")
+    arguments = {**SETTINGS, **{key: options.pop(key) for key in known if key in options}}
     learn, check = options.pop("sources", None) or sources()
     model = model or vit()
     return train(model, task(), learn, check, recipe(**{"epochs": 2, **options}), folder, **arguments)
@@ -321,6 +322,22 @@ def test_loss_that_is_not_finite(tmp_path):
     for name, tensor in model.state_dict().items():  # nothing of it has reached the weights
         assert torch.equal(tensor, weights[name])
         assert bool(tensor.isfinite().all())
+
+
+def test_the_step_is_named_where_not_each_is_looked_at(tmp_path, monkeypatch):
+    """As on a GPU, whose losses are read now and then."""
+    looked_at = loop.Loop._is_look
+    monkeypatch.setattr(loop.Loop, "_is_look", lambda self: looked_at(self) and (self.state.step + 1) % 6 == 0)
+    with pytest.raises(LoopeError, match=r"The loss is nan at step 3 of epoch 2; training has stopped"):
+        fit(tmp_path, Lost(plain_vit(), after=9), checkpoint_steps=None)
+
+
+def test_losses_are_those_of_a_run_that_looks_at_each(tmp_path, monkeypatch):
+    expected = fit(tmp_path / "each").history
+    looked_at = loop.Loop._is_look
+    monkeypatch.setattr(loop.Loop, "_is_look", lambda self: looked_at(self) and (self.state.step + 1) % 3 == 0)
+    found = fit(tmp_path / "some").history
+    assert [each["loss"] for each in found] == pytest.approx([each["loss"] for each in expected], rel=1e-12)
 
 
 def test_weights_that_are_not_finite_are_not_saved(tmp_path):

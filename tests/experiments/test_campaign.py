@@ -11,7 +11,10 @@ import time
 import pytest
 
 from loope.engine.executors import create_executor
+from loope.engine.interrupt import Interrupted
+from loope.engine.lock import locked
 from loope.engine.recipe import Recipe
+from loope.experiments import campaign
 from loope.experiments.campaign import carry_out
 from loope.experiments.presets import measured, three_cell_run
 from loope.experiments.results import RESULT, folder_of, read_result
@@ -44,6 +47,31 @@ def test_failures_do_not_stop_the_others_and_are_tried_again(tmp_path):
         carry_out([broken, good], tmp_path, executor, HERE)
     assert [each["encoder"]["options"] for each in tried] == [{"nonsense": 1}]
     assert (folder_of(good, tmp_path) / RESULT).stat() == first
+
+
+def test_ctrl_c_here_ends_the_runs_that_were_to_come(tmp_path, monkeypatch):
+    def interrupted(text, out, settings):
+        tried.append(text)
+        raise Interrupted("stopped and saved")
+
+    tried = []
+    monkeypatch.setattr(campaign, "execute", interrupted)
+    runs = [measured("smoke", name) for name in ("gilbert", "sinusoid")]
+    with pytest.raises(KeyboardInterrupt), create_executor("here") as executor:
+        carry_out(runs, tmp_path, executor, HERE)
+    assert tried == [runs[0].to_json()]
+
+
+def test_processes_that_share_a_run_do_not_leave_it_to_each_other(tmp_path, monkeypatch):
+    """One that comes late must not take the run for another campaign's."""
+    run, tried = measured("smoke", "gilbert"), []
+    monkeypatch.setattr(campaign, "execute", lambda text, out, settings: tried.append(text))
+    with locked(folder_of(run, tmp_path)):
+        for processes in ("1", "2"):
+            monkeypatch.setenv("WORLD_SIZE", processes)
+            with create_executor("here") as executor:
+                carry_out([run], tmp_path, executor, HERE)
+            assert len(tried) == int(processes) - 1
 
 
 def test_processes_of_this_machine(tmp_path):

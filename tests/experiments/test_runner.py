@@ -1,6 +1,7 @@
 """Runs of the smoke preset, for real: trained, tested, measured, written down."""
 
 import dataclasses
+import errno
 import json
 
 import pytest
@@ -9,13 +10,16 @@ from safetensors.torch import load_file
 
 import loope
 from loope.engine.recipe import Recipe
+from loope.experiments import runner
 from loope.experiments.build import build_model, create_timm, local_weights
+from loope.experiments.names import TINY_MODELS
 from loope.experiments.pictures import PICTURES
 from loope.experiments.presets import image_run, measured, three_cell_run
 from loope.experiments.results import FAILED, RESULT, SPEC, folder_of, read_result, standing
 from loope.experiments.runner import execute
 from loope.experiments.settings import Settings
-from loope.experiments.spec import Encoder, Model, Run
+from loope.experiments.spec import Data, Encoder, Model, Run
+from tests.data.trees import write_folders
 from tests.weights import weights
 
 HERE = Settings(workers=0, progress=False)
@@ -108,6 +112,40 @@ def test_a_failure_is_written_down_and_forgotten_once_it_works(tmp_path, monkeyp
     do(run, tmp_path)
     assert standing(run, tmp_path).state == "done"
     assert not (folder_of(run, tmp_path) / FAILED).exists()
+
+
+def test_bad_images_in_every_part_are_skipped_and_counted(tmp_path):
+    data = tmp_path / "data"
+    write_folders(data / "imagenet", ["n1", "n2"], {"train": 12, "val": 4})
+    options = {"split": "official", "image_size": 32}
+    run = Run(
+        model=TINY_MODELS["ViT-Base"], encoder=Encoder(name="gilbert"), data=Data(name="imagenet", options=options),
+        recipe=Recipe(epochs=1, batch_size=4),
+    )  # fmt: skip
+    split = loope.load_images("imagenet", data).split("official", seed=0)
+    for part in split.values():
+        (part.reader.folder / part.reader.names[0]).write_text("<html>404</html>")
+    with pytest.raises(loope.LoopeError, match="Cannot read the image"):
+        execute(run.to_json(), str(tmp_path), dataclasses.replace(HERE, data=str(data)))
+    execute(run.to_json(), str(tmp_path), dataclasses.replace(HERE, data=str(data), skip_bad_images=True))
+    result = read_result(folder_of(run, tmp_path))
+    assert result["bad_images"] == {"train": 1, "valid": 1, "test": 1}
+    assert result["samples"] == {"train": 20, "valid": 2, "test": 8}  # whole batches of the 22 for training
+
+
+def test_a_full_disk_is_the_error_that_is_told(tmp_path, monkeypatch):
+    """Not that the failure could not be written down."""
+    write = runner.write_atomic
+
+    def full(path, data):
+        if path.name == FAILED:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(path, data)
+
+    monkeypatch.setattr(runner, "write_atomic", full)
+    run = dataclasses.replace(measured("smoke", "gilbert"), encoder=Encoder(name="gilbert", options={"nonsense": 1}))
+    with pytest.raises(Exception, match="nonsense"):
+        do(run, tmp_path)
 
 
 def test_states_of_a_run(tmp_path):

@@ -116,7 +116,8 @@ def test_latex_escapes_and_marks():
     assert r"A\_1" in text
     assert r"Two \& three" in text
     assert r"5 \%" in text
-    assert text.count(r"\\") == 3
+    assert r"\shortstack{\textbf{91.2 $\pm$ 0.5} \scriptsize{(n=3)} \\ \scriptsize{90.0 (+1.2)}}" in text
+    assert text.count(r"\\") == 3 + text.count("shortstack")
     assert text.count("&") == 1 + 3 * 2  # one in the title
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -74,7 +75,8 @@ def run(
     from loope.experiments.settings import Settings
     from loope.experiments.table import get_table
 
-    console = Console(stderr=as_json)
+    first = os.environ.get("RANK", "0") == "0"  # of several processes that share each run, one speaks
+    console = Console(stderr=as_json, quiet=not first)
     found, numbers = get_table(table).with_epochs(epochs).narrowed(*(only or ())), read_seeds(seeds)
     runs = [entry.run.with_seed(seed) for entry in found.select(preset) for seed in numbers]
     settings = Settings(
@@ -98,9 +100,9 @@ def run(
     from loope.reports.sheets import render
 
     sheet = make_sheet(found, preset, numbers, out / "runs")
-    if as_json:
+    if as_json and first:
         typer.echo(render(sheet, "json"), nl=False)
-    else:
+    elif not as_json:
         console.print(show_sheet(sheet))
     done = sum(each.state == "done" for each in outcome.standings)
     console.print(f"{done} of {len(outcome.standings)} runs are done, in [bold]{out}[/bold].")
@@ -231,8 +233,6 @@ def count_bad_images(standings: list[Standing]) -> dict[str, int]:
 
 def _default_place(preset: str) -> str:
     """Smoke runs are over before a process has begun; processes that were started to share a run do so here."""
-    import os
-
     return "here" if preset == "smoke" or int(os.environ.get("WORLD_SIZE", "1")) > 1 else "local"
 
 

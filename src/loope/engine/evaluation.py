@@ -62,10 +62,12 @@ def scores(
             with team.accelerator.autocast():
                 output = model(inputs)
             metrics.update(convert_to_fp32(output), targets)
-    (total,) = team.sums(seen)
+    # A source may leave out images that cannot be read; each process counts those of its share.
+    total, bad = team.sums(seen, getattr(source, "bad_images", 0))
     require(
-        total == source.samples > 0,
-        f"An evaluation must see every sample once; the source has {source.samples:,} and gave {total:,.0f}.",
+        0 < source.samples - bad <= total <= source.samples,
+        f"An evaluation must see every sample once; the source has {source.samples:,} and gave {total:,.0f}"
+        + (f", {bad:,.0f} of them cannot be read." if bad else "."),
     )
     with torch.inference_mode():
         found = metrics.compute()

@@ -5,12 +5,14 @@ from __future__ import annotations
 import fcntl
 import os
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from loope.core.errors import LoopeError
 
+LOOKS = (0.01, 0.03, 0.1, 0.3)  # seconds to wait for one that only looks
 _HELD: set[Path] = set()  # the system lets a process take its own lock twice, and lose it by closing the second
 
 
@@ -29,10 +31,8 @@ def locked(folder: Path) -> Iterator[None]:
         raise _taken(folder, f"process {os.getpid()}, this one,")
     file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except (BlockingIOError, PermissionError):
-            raise _taken(folder, os.read(file, 200).decode(errors="replace") or "another process") from None
+        if not _take(file):
+            raise _taken(folder, os.read(file, 200).decode(errors="replace") or "another process")
         _HELD.add(path)
         os.ftruncate(file, 0)
         os.write(file, f"process {os.getpid()} on {socket.gethostname()}".encode())
@@ -42,18 +42,35 @@ def locked(folder: Path) -> Iterator[None]:
         os.close(file)  # and with it the lock
 
 
+def _take(file: int) -> bool:
+    """Take the lock; a process that only looks has it for a moment, so one that is held is tried a few times."""
+    for pause in (0.0, *LOOKS):
+        time.sleep(pause)
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            continue
+        return True
+    return False
+
+
 def is_locked(folder: Path) -> bool:
-    """Whether a process, this one or another, trains into the folder now."""
+    """Whether a process, this one or another, trains into the folder now.
+
+    Looking takes a shared lock for a moment: several may look at once, also who may only read.
+    """
     path = (folder / "lock").resolve()
     if path in _HELD:  # this process would lose its own lock by closing another handle of the file
         return True
     try:
-        with path.open("rb+") as file:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
-        return True
-    except (FileNotFoundError, NotADirectoryError):
+        file = path.open("rb")
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
         return False
+    with file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            return True
     return False
 
 

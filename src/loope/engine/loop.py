@@ -109,16 +109,17 @@ class Loop:
         state, recipe, processes = self.state, self.recipe, self.team.share[1]
         batches = iter(self.train_source.batches(state.epoch, state.step * recipe.accumulate, self.team.share))
         self._objective.train()
-        unseen = torch.zeros((), dtype=self.team.wide, device=self.team.device)  # sum of losses since the last look
+        unseen: list[Tensor] = []  # losses since the last look, one for each step
         while state.step < self.steps:
             set_learning_rate(self._optimizer, learning_rate(recipe, self.done, self.steps))
-            unseen += self._gradients(batches)
-            look, loss, stop, due = self._is_look(), 0.0, 0.0, 0.0
-            if look:  # before the step: what is not finite must not reach the weights
-                loss, stop, due = self.team.sums(unseen / processes, self.interrupts.asked, self._is_due())
-                self._check(math.isfinite(loss), f"The loss is {loss}", self.done + 1)
-                state.loss += loss
-                unseen.zero_()
+            unseen.append(self._gradients(batches) / processes)
+            look, stop, due = self._is_look(), 0.0, 0.0
+            if look:  # before the step: on a CPU, where each is looked at, nothing infinite reaches the weights
+                *losses, stop, due = self.team.sums(*unseen, self.interrupts.asked, self._is_due())
+                for step, each in enumerate(losses, self.done + 2 - len(losses)):
+                    self._check(math.isfinite(each), f"The loss is {each}", step)
+                state.loss += sum(losses)
+                unseen.clear()
             if recipe.clip is not None:
                 self.team.accelerator.clip_grad_norm_(self.model.parameters(), recipe.clip)
             self._stepper.step()
@@ -128,7 +129,7 @@ class Loop:
                 self._tick(training=True)
                 self.display.show(state)
                 if self.done % LOG_EVERY == 0:
-                    self.team.accelerator.log({"step/loss": loss}, step=self.done)
+                    self.team.accelerator.log({"step/loss": losses[-1]}, step=self.done)
                 if stop or due:
                     self._save()
                 if stop:

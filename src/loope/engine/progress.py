@@ -9,6 +9,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -150,10 +151,12 @@ class ProgressFile(Display):
             return
         self._last = now
         told = Told(self.done(state), self.epochs * self.steps, f"{self.scores(state)}  {self.left(state)}")
-        write_atomic(self.file, json.dumps(told._asdict()))
+        with suppress(OSError):  # a full disk: what is told is not worth the run
+            write_atomic(self.file, json.dumps(told._asdict()))
 
     def __exit__(self, *error: object) -> None:
-        self.file.unlink(missing_ok=True)
+        with suppress(OSError):
+            self.file.unlink()
 
 
 def read_progress(file: Path) -> Told | None:

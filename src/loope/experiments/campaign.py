@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
@@ -44,7 +45,9 @@ def carry_out(
         watch: called now and then with the runs that are not finished yet.
     """
     out.mkdir(parents=True, exist_ok=True)
-    waiting = [each.run for each in standings(runs, out) if each.state not in ("done", "running")]
+    # Processes that share each run must agree on which: one that comes late would see its peers "running".
+    over = ("done",) if int(os.environ.get("WORLD_SIZE", "1")) > 1 else ("done", "running")
+    waiting = [each.run for each in standings(runs, out) if each.state not in over]
     futures: dict[Future[None], Run] = {}
     for run in waiting:
         futures[executor.submit(execute, run.to_json(), str(out.resolve()), settings)] = run

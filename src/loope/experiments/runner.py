@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,8 @@ def execute(text: str, out: str, settings: Settings) -> None:
     except Exception as error:
         kind = "" if isinstance(error, LoopeError) else f"{type(error).__name__}: "
         failure = {"error": f"{kind}{error}", "traceback": traceback.format_exc(), "when": time.time()}
-        write_atomic(folder / FAILED, json.dumps(failure, indent=1) + "\n")
+        with suppress(OSError):  # where the disk is full, that is the error to be told
+            write_atomic(folder / FAILED, json.dumps(failure, indent=1) + "\n")
         raise
 
 
@@ -100,6 +102,7 @@ def _train(run: Run, folder: Path, settings: Settings) -> dict[str, Any]:
         "images_per_second": result.images_per_second,
         "training_seconds": result.seconds,
         "parameters": _parameters(model),
+        "samples": {part: getattr(from_data, part).samples for part in ("train", "valid", "test")},
         "bad_images": {part: getattr(source, "bad_images", 0) for part, source in from_data._asdict().items()
                        if hasattr(source, "bad_images")},
     }  # fmt: skip

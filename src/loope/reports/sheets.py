@@ -165,8 +165,9 @@ def _latex_cell(cell: Cell) -> str:
     number = _tex(cell.number())
     number = rf"\textbf{{{number}}}" if cell.best else number
     seeds = rf" \scriptsize{{(n={cell.n})}}" if cell.n else ""
-    comparison = rf" \newline \scriptsize{{{_tex(cell.comparison())}}}" if cell.comparison() else ""
-    return f"{number}{seeds}{comparison}"
+    if not cell.comparison():
+        return f"{number}{seeds}"
+    return rf"\shortstack{{{number}{seeds} \\ \scriptsize{{{_tex(cell.comparison())}}}}}"
 
 
 def _tex(text: str) -> str:

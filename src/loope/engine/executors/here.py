@@ -7,6 +7,7 @@ from typing import Any
 
 from loope.core.errors import require
 from loope.engine.executors.base import Executor, Function, Job
+from loope.engine.interrupt import Interrupted
 
 
 class HereExecutor(Executor):
@@ -21,11 +22,17 @@ class HereExecutor(Executor):
         super().__init__(1)
 
     def submit(self, function: Function, *args: Any) -> Future[None]:
-        """Call `function(*args)` now; the future is done, or holds the error."""
+        """Call `function(*args)` now; the future is done, or holds the error.
+
+        Raises:
+            KeyboardInterrupt: if training was stopped by Ctrl-C or SIGTERM, and has saved.
+        """
         done: Future[None] = Future()
         try:
             function(*args)
             done.set_result(None)
+        except Interrupted as error:
+            raise KeyboardInterrupt from error
         except Exception as error:
             done.set_exception(error)
         return done

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from pathlib import Path
@@ -9,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from loope.core.errors import LoopeError, one_of
 from loope.engine.executors.base import Executor, Function, Job, RunError, import_path, last_lines
+from loope.engine.interrupt import Interrupted
 
 if TYPE_CHECKING:
     import submitit
 
 _POLL = 1.0  # seconds between two looks at a job
+_GRACE = 300.0  # seconds between SIGTERM and what follows: SIGUSR2, or the end of a cancelled job
 _REQUEUES = 20  # how often a job may run out of time: the longest runs take days, queues often give hours
 
 
@@ -97,8 +100,13 @@ class Resumed:
     """A call that is simply made again when its job is back from the queue: what submitit calls a checkpoint."""
 
     def __call__(self, function: Function, args: tuple[Any, ...]) -> None:
-        """Make the call."""
-        function(*args)
+        """Make the call. Preemption comes as SIGTERM, on which training saves; submitit's own signal follows."""
+        try:
+            function(*args)
+        except Interrupted:
+            if "SLURM_JOB_ID" in os.environ:
+                time.sleep(_GRACE)  # a job that ends now would count as failed, and not go back in the queue
+            raise
 
     def checkpoint(self, function: Function, args: tuple[Any, ...]) -> submitit.helpers.DelayedSubmission:
         """Called in the job when its time is over."""
