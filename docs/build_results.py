@@ -16,9 +16,9 @@ RUNS = Path(__file__).parent / "results" / "runs"
 SEEDS = range(5)
 
 
-def finished(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Row and result of every run of a table that is done."""
-    for entry in get_table(name).entries("laptop"):
+def finished(name: str, epochs: int | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Row and result of every run of a table that is done; of the preset's length, or so many epochs long."""
+    for entry in get_table(name).with_epochs(epochs).entries("laptop"):
         for seed in SEEDS:
             result = read_result(folder_of(entry.run.with_seed(seed), RUNS))
             if result:
@@ -46,7 +46,7 @@ def beside_published(name: str, epochs: int | None = None) -> str:
     rows = [(row, cells) for row, cells in sheet.rows if any(cell.ours is not None for cell in cells)]
     if not rows:
         return "*None of its runs is done.*"
-    return markdown(replace(sheet, rows=rows, notes=())).split("\n\n", 1)[1].rstrip()
+    return markdown(replace(sheet, rows=rows)).split("\n\n", 1)[1].rstrip()
 
 
 def camvid_classes() -> str:

@@ -6,6 +6,7 @@ import pytest
 from scipy import stats
 
 import loope
+from loope.encoders.frequencies import frequency_set
 from loope.experiments.sensitivity import relative_changes, sensitivity
 from loope.experiments.statistics import T975, holm, over_seeds, paired, rank_correlation, rank_interval, two_sided
 from loope.experiments.tables import alignment, table6
@@ -79,7 +80,24 @@ def test_the_interval_of_a_rank_correlation_holds_it_as_often_as_it_says():
         held += low <= true <= high
     assert 0.93 < held / 1500 < 0.98
     assert rank_interval(0.9, 3) == (-1, 1)
-    assert rank_interval(-1.0, 8) == (-1, -1)
+    low, high = rank_interval(-1.0, 8)
+    assert -1 < low < high < -0.8
+    exchanged = stats.spearmanr(range(8), [0, 1, 2, 4, 3, 5, 6, 7]).statistic
+    assert (-high, -low) == pytest.approx(rank_interval(exchanged, 8))
+
+
+def test_a_score_that_is_not_a_number_is_told_as_such():
+    assert math.isnan(over_seeds([0.5, math.nan, 0.6]).mean)
+    assert math.isnan(paired({0: 0.5, 1: math.nan}, {0: 0.5, 1: 0.5}).p)
+
+
+def test_the_laptops_frequency_sets_are_the_papers_curves_at_fewer_channels():
+    for row, name in table6.LAPTOP_SETS.items():
+        if row != "Random":
+            found, paper = frequency_set(name, 96), frequency_set(table6.SETS[row], 768)[::8]
+            assert (found - paper).abs().max() < 0.011, row  # evenly spaced ones end at 0.0001 in both
+    changes = relative_changes(list(table6.LAPTOP_SETS.values()), 96)
+    assert changes == pytest.approx(relative_changes(), rel=0.12)
 
 
 def test_one_seed_has_no_interval():
@@ -90,7 +108,7 @@ def test_one_seed_has_no_interval():
 
 def test_rank_correlation_of_the_published_rows():
     rows = {name: dict(zip(alignment.METRICS, line, strict=True)) for name, line in alignment.PUBLISHED.items()}
-    found = alignment.correlations(rows)[alignment.CORRELATION]
+    found = alignment.correlations(rows, "paper")[alignment.CORRELATION]
     assert found == pytest.approx(alignment.TABLE.derived.published[alignment.CORRELATION])
     x, y = zip(*((row["M_U"], row["Distance"]) for row in rows.values()), strict=True)
     assert rank_correlation(x, y) == pytest.approx(stats.spearmanr(x, y).statistic)

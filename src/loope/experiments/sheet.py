@@ -31,7 +31,7 @@ def make_sheet(table: Table, preset: str, seeds: Sequence[int], out: Path) -> Sh
     return Sheet(
         f"{table.title} ({table.name}, {preset})",
         [c.head for c in table.columns],
-        lines + _derived(table, means),
+        lines + _derived(table, means, preset),
         notes,
     )
 
@@ -80,10 +80,10 @@ def _shown(cell: Cell) -> float:
     return round(cell.ours or 0.0, cell.digits)
 
 
-def _derived(table: Table, means: Values) -> list[tuple[str, list[Cell]]]:
+def _derived(table: Table, means: Values, preset: str) -> list[tuple[str, list[Cell]]]:
     if table.derived is None:
         return []
-    ours, published, digits = table.derived.compute(means), table.derived.published, table.derived.digits
+    ours, published, digits = table.derived.compute(means, preset), table.derived.published, table.derived.digits
     return [
         (
             row,

@@ -34,7 +34,7 @@ def over_seeds(values: Sequence[float]) -> Mean:
     """
     count = len(values)
     mean = statistics.fmean(values)
-    if count < 2:
+    if count < 2 or not math.isfinite(mean):
         return Mean(mean, math.nan, count)
     quantile = T975[count - 2] if count - 2 < len(T975) else statistics.NormalDist().inv_cdf(0.975)
     return Mean(mean, quantile * statistics.stdev(values) / math.sqrt(count), count)
@@ -77,7 +77,7 @@ def paired(ones: Mapping[int, float], others: Mapping[int, float]) -> Difference
     require(bool(seeds), "No seed has both runs: their difference cannot be told.")
     differences = [ones[seed] - others[seed] for seed in seeds]
     found = over_seeds(differences)
-    if found.n < 2:
+    if math.isnan(found.half):
         return Difference(*found, math.nan)
     error = statistics.stdev(differences) / math.sqrt(found.n)
     return Difference(*found, two_sided(found.mean / error, found.n - 1) if error else float(found.mean == 0))
@@ -130,8 +130,9 @@ def rank_interval(correlation: float, count: int) -> tuple[float, float]:
     """
     if count < 4:
         return -1.0, 1.0
-    if abs(correlation) == 1:
-        return correlation, correlation
+    # At 1 the formula leaves no doubt, which so few pairs cannot: it is taken as if two neighbours were exchanged.
+    most = 1 - 12 / (count * (count**2 - 1))
+    correlation = max(-most, min(most, correlation))
     half = statistics.NormalDist().inv_cdf(0.975) * math.sqrt((1 + correlation**2 / 2) / (count - 3))
     middle = math.atanh(correlation)
     return math.tanh(middle - half), math.tanh(middle + half)

@@ -55,12 +55,13 @@ class Derived:
     """Rows that are computed from the others.
 
     Args:
-        compute: our means, row -> column -> number as measured, to the rows; what cannot be computed is left out.
+        compute: our means, row -> column -> number as measured, and the preset, to the rows; what cannot be computed
+            is left out.
         published: what the paper printed in them.
         digits: decimals shown.
     """
 
-    compute: Callable[[Values], Values]
+    compute: Callable[[Values, str], Values]
     published: Values
     digits: int
 

@@ -40,7 +40,7 @@ def entries(preset: str) -> list[Entry]:
     return [Entry(row=row, run=three_cell_run(preset, known[row]), cells=METRICS) for row in rows]
 
 
-def correlations(numbers: Values) -> Values:
+def correlations(numbers: Values, preset: str) -> Values:
     """Spearman's correlation of accuracy and the score it is said to follow, over the rows that have both."""
     found: dict[str, float] = {}
     for accuracy, score in PAIRS.items():
