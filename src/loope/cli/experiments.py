@@ -254,6 +254,7 @@ def show_sheet(sheet: Sheet) -> RichTable:
         texts = []
         for cell in cells:
             number = f"[bold]{cell.number()}[/bold]" if cell.best else cell.number()
+            number += f" [dim](n={cell.n})[/dim]" if cell.n > 1 else ""
             texts.append(f"{number}\n[dim]{cell.comparison()}[/dim]" if cell.comparison() else number)
         shown.add_row(name, *texts)
     return shown

@@ -145,7 +145,8 @@ def render(sheet: Sheet, file_format: str) -> str:
 
 def _numbers(cell: Cell) -> dict[str, float | None]:
     half = None if math.isnan(cell.half) else cell.half
-    return {"mean": cell.ours, "half_95": half, "n": cell.n, "published": cell.published}
+    numbers = {"mean": cell.ours, "half_95": half, "n": cell.n}
+    return {**numbers, "published": cell.published, "difference": cell.difference}
 
 
 def _markdown_cell(cell: Cell) -> str:
