@@ -1,6 +1,7 @@
 """Shared by all tests, those in docstrings and documents included."""
 
 import os
+import signal
 
 import pytest
 from hypothesis import settings
@@ -8,6 +9,10 @@ from hypothesis import settings
 # A busy machine is no failure; and what CI draws, everybody can draw again.
 settings.register_profile("loope", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("loope")
+
+# Where tests run in the background a shell has them ignore Ctrl-C, and every process they start would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -163,13 +163,7 @@ def test_two_processes_share_each_run(tmp_path):
 def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
     """A real process, interrupted while its runs train: they save, and the next call goes on."""
     words = ["demo", "--out", str(tmp_path), "--jobs", "2"]
-    # Where the tests themselves run in the background, a shell has told them to ignore interrupts: children inherit it.
-    process = subprocess.Popen(
-        [sys.executable, "-m", "loope", *words],
-        stdout=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
+    process = subprocess.Popen([sys.executable, "-m", "loope", *words], stdout=subprocess.PIPE, text=True)
     try:
         while not list(tmp_path.glob("runs/*/progress.json")):
             assert process.poll() is None
