@@ -25,10 +25,10 @@ from loope.experiments.build import build_model
 from loope.experiments.spec import Run
 from loope.experiments.table import get_table, table_names
 
-BAR, BATCH = 20.0, 8
-# Images for training, validation and test; `per_class` takes so many of each class for each part.
-PARTS = {"three_cell": (8000, 1000, 1000), "pets": (1332, 148, 740), "camvid": (367, 101, 233)}
-CLASSES = {"cifar100": 100, "imagenet": 1000, "imagenet100": 100}
+BAR = 20.0
+# Images for training, validation and test; of `per_class` data so many of each class, a quarter for validation.
+PARTS = {"three_cell": (8000, 1000, 1000), "camvid": (367, 101, 233)}
+CLASSES = {"pets": 37, "cifar100": 100, "imagenet": 1000, "imagenet100": 100}
 
 
 def kinds(tables: list[str]) -> dict[str, list[Run]]:
@@ -56,11 +56,10 @@ def shape(run: Run) -> tuple[int, int]:
 def seconds(run: Run, repeats: int) -> tuple[float, float]:
     """Of an image in training and in a test."""
     recipe = run.recipe
-    batch = recipe.batch_size if run.data.name == "three_cell" else BATCH
     classes = LABELS if run.data.name == "camvid" else 100
     model = build_model(dataclasses.replace(run, model=dataclasses.replace(run.model, weights="scratch")), classes)
     optimizer = torch.optim.AdamW([each for each in model.parameters() if each.requires_grad])
-    images = torch.randn(batch, 3, *shape(run))
+    images = torch.randn(recipe.batch_size, 3, *shape(run))
 
     def step(train: bool) -> float:
         start = time.perf_counter()
@@ -71,7 +70,7 @@ def seconds(run: Run, repeats: int) -> tuple[float, float]:
             loss.backward()
             optimizer.step()
             optimizer.zero_grad()
-        return (time.perf_counter() - start) / batch
+        return (time.perf_counter() - start) / recipe.batch_size
 
     step(True)
     trained, tested = (statistics.median(step(train) for _ in range(repeats)) for train in (True, False))
@@ -80,8 +79,8 @@ def seconds(run: Run, repeats: int) -> tuple[float, float]:
 
 def minutes(run: Run, trained: float, tested: float) -> float:
     """What a run takes if its images take so long."""
-    each = run.data.options.get("per_class", 0) * CLASSES.get(run.data.name, 0)
-    train, valid, test = PARTS.get(run.data.name, (each, each, each))
+    share, classes = run.data.options.get("per_class", 0), CLASSES.get(run.data.name, 0)
+    train, valid, test = PARTS.get(run.data.name, (share * classes, max(1, share // 4) * classes, share * classes))
     return (run.recipe.epochs * train * trained + (run.recipe.epochs * valid + test) * tested) / 60
 
 

@@ -18,6 +18,7 @@ from loope.experiments.presets import image_run, measured, three_cell_run
 from loope.experiments.results import FAILED, RESULT, SPEC, folder_of, read_result, standing
 from loope.experiments.runner import execute
 from loope.experiments.settings import Settings
+from loope.experiments.sources import material
 from loope.experiments.spec import Data, Encoder, Model, Run
 from tests.data.trees import write_folders
 from tests.weights import weights
@@ -131,6 +132,17 @@ def test_bad_images_in_every_part_are_skipped_and_counted(tmp_path):
     result = read_result(folder_of(run, tmp_path))
     assert result["bad_images"] == {"train": 1, "valid": 1, "test": 1}
     assert result["samples"] == {"train": 20, "valid": 2, "test": 8}  # whole batches of the 22 for training
+
+
+def test_a_share_of_each_class_is_a_quarter_for_validation(tmp_path):
+    write_folders(tmp_path / "imagenet", ["n1", "n2"], {"train": 40, "val": 10})
+    options = {"split": "official", "image_size": 32, "per_class": 8}
+    run = Run(
+        model=TINY_MODELS["ViT-Base"], encoder=Encoder(name="gilbert"), data=Data(name="imagenet", options=options),
+        recipe=Recipe(epochs=1, batch_size=4),
+    )  # fmt: skip
+    found = material(run, dataclasses.replace(HERE, data=str(tmp_path)))
+    assert [part.samples for part in (found.train, found.valid, found.test)] == [16, 4, 16]
 
 
 def test_a_full_disk_is_the_error_that_is_told(tmp_path, monkeypatch):

@@ -62,7 +62,9 @@ def images(run: Run, settings: Settings) -> Material:
     parts = found.split(run.data.options.get("split", "80-10-10"), seed=0)
     share = run.data.options.get("per_class")
     if share is not None:
-        parts = {name: _first_of_each_class(part, share) for name, part in parts.items()}
+        # A quarter for validation, which is scored every epoch.
+        most = {name: max(1, share // 4) if name == "valid" else share for name in parts}
+        parts = {name: _first_of_each_class(part, most[name]) for name, part in parts.items()}
     return _photographs(run, settings, parts)
 
 
