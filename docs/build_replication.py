@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -82,9 +82,14 @@ def progress() -> tuple[int, int]:
     return sum(read_result(folder_of(run, RUNS)) is not None for run in runs.values()), len(runs)
 
 
+@cache
+def _planned() -> frozenset[str]:
+    return frozenset(run.key for part in PLAN for run in part.runs())
+
+
 def is_complete(name: str, cells: set[tuple[str, str]]) -> bool:
     """Whether all seeds that are planned for these cells (row, column) of a table are done."""
-    planned = {run.key for part in PLAN for run in part.runs()}
+    planned = _planned()
     runs = [
         entry.run.with_seed(seed)
         for entry in get_table(name).entries("laptop")

@@ -1,7 +1,7 @@
 """Table 1: five backbones x three data sets x five encoders, top-1 accuracy in percent.
 
 Reproduces Tab. 1: pretrained backbones, the encoder from scratch, the whole network trained end to end.
-Published: below. Cost: 75 runs of 150 epochs; docs/scaling.md estimates the GPU-hours. On a laptop 19 minutes a run
+Published: below. Cost: 75 runs of 150 epochs; docs/scaling.md estimates the GPU-hours. On a laptop 16 minutes a run
 with ViT-Tiny on Pets.
 
     loope run table1 --preset laptop --only "Oxford-IIIT / ViT*" --seeds 0,1

@@ -1,7 +1,7 @@
 """Table 7: 224 against 384 pixels, three backbones on Oxford-IIIT Pet, top-1 accuracy in percent.
 
 Reproduces Tab. 7: the same patch of 16 pixels, so 14x14 against 24x24 patches; batch 32 at 384.
-Cost: 12 runs of 150 epochs; docs/scaling.md. On a laptop 2 epochs of ViT-Tiny: 4 minutes at 224, 17 at 384.
+Cost: 12 runs of 150 epochs; docs/scaling.md. On a laptop 2 epochs of ViT-Tiny: 3 minutes at 224, 14 at 384.
 
     loope run table7 --preset laptop
 """
