@@ -45,11 +45,8 @@ def kinds(tables: list[str]) -> dict[str, list[Run]]:
 
 def shape(run: Run) -> tuple[int, int]:
     """Height and width of the run's images."""
-    options = run.data.options
-    own = (
-        options["grid"] * options["cell"] if run.data.name == "three_cell" else 240 if "240" in run.model.name else 224
-    )
-    size = options.get("image_size", own)
+    options, own = run.data.options, 240 if "240" in run.model.name else 224
+    size = options["grid"] * options["cell"] if "grid" in options else options.get("image_size", own)
     return (size, size) if isinstance(size, int) else tuple(size)
 
 

@@ -63,6 +63,12 @@ PLAN = (
 COMPARED = ("1D Sinusoid", "Static", "2D sin/cos", *(pattern.removesuffix(" |*") for pattern in OTHERS[1:]))
 
 
+@cache
+def planned() -> dict[str, Run]:
+    """All runs by their keys, once; parts share some."""
+    return {run.key: run for part in PLAN for run in part.runs()}
+
+
 def plan() -> str:
     """How far each part is."""
     lines = ["| part | runs | done | minutes of training a run, so far |", "|---|---:|---:|---:|"]
@@ -77,26 +83,20 @@ def plan() -> str:
 
 
 def progress() -> tuple[int, int]:
-    """How many runs are done, and how many there are; parts share some."""
-    runs = {run.key: run for part in PLAN for run in part.runs()}
-    return sum(read_result(folder_of(run, RUNS)) is not None for run in runs.values()), len(runs)
-
-
-@cache
-def _planned() -> frozenset[str]:
-    return frozenset(run.key for part in PLAN for run in part.runs())
+    """How many runs are done, and how many there are."""
+    runs = planned().values()
+    return sum(read_result(folder_of(run, RUNS)) is not None for run in runs), len(runs)
 
 
 def is_complete(name: str, cells: set[tuple[str, str]]) -> bool:
     """Whether all seeds that are planned for these cells (row, column) of a table are done."""
-    planned = _planned()
     runs = [
         entry.run.with_seed(seed)
         for entry in get_table(name).entries("laptop")
         for seed in SEEDS
         if any((entry.row, column) in cells for column in entry.cells)
     ]
-    wanted = [run for run in runs if run.key in planned]
+    wanted = [run for run in runs if run.key in planned()]
     return bool(wanted) and all(read_result(folder_of(run, RUNS)) is not None for run in wanted)
 
 

@@ -1,4 +1,4 @@
-"""How a claim of the paper is judged; the rules were written when six runs were done."""
+"""How a claim of the paper is judged: rules of when six runs were done, revised when twelve were."""
 
 import math
 from collections.abc import Mapping, Sequence

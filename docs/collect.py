@@ -20,15 +20,14 @@ SMALL = 100_000  # bytes
 
 def collect(folder: Path) -> int:
     """Copy what is needed; how many runs are there now."""
-    planned = {run.name for part in build_replication.PLAN for run in part.runs()}
-    kept = {path.name for path in RUNS.iterdir()}
+    wanted = {run.name for run in build_replication.planned().values()} | {path.name for path in RUNS.iterdir()}
     for result in sorted((folder / "runs").glob(f"*/{RESULT}")):
         name = result.parent.name
-        if name in planned | kept:
+        if name in wanted:
             write_atomic(RUNS / name / RESULT, result.read_bytes())
             pictures = result.parent / PICTURES
-            wanted = name.startswith("three_cell") and "-s0-" in name and pictures.exists()
-            if wanted and pictures.stat().st_size < SMALL:
+            drawn = name.startswith("three_cell") and "-s0-" in name and pictures.exists()
+            if drawn and pictures.stat().st_size < SMALL:
                 write_atomic(RUNS / name / PICTURES, pictures.read_bytes())
     return len(list(RUNS.glob(f"*/{RESULT}")))
 

@@ -33,6 +33,15 @@ def test_there_are_runs_to_check():
     assert len(list(RESULTS.glob("runs/*/run.json"))) >= 4
 
 
+def test_the_runs_on_pets_that_are_told_in_words():
+    page = " ".join((RESULTS / "replication.md").read_text().split())
+    stated = re.search(r"own table ([\d.]+), 1D sinusoid ([\d.]+), LOOPE ([\d.]+) %", page)
+    keys = ("0e5b0e3dc683", "2c1a190478da", "9a90df8240e3")
+    files = (next(RESULTS.glob(f"runs/pets-*-{key}/run.json")) for key in keys)
+    found = [json.loads(file.read_text())["metrics"]["top1"] for file in files]
+    assert [f"{100 * top1:.1f}" for top1 in found] == list(stated.groups())
+
+
 def test_what_a_constant_scores_on_camvid():
     data("camvid")
     targets = [masks for _, masks in SegmentationSource(CamVid("test"), 8, (240, 320)).batches(0)]
