@@ -7,12 +7,14 @@ import sys
 from pathlib import Path
 
 import torch
+
 from timing import interleaved
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-import loope
 from tests.orders.reference import gilbert2d
+
+import loope
 
 SIDE = 1024
 

@@ -9,12 +9,12 @@ import math
 import numpy as np
 import torch
 from scipy.ndimage import distance_transform_edt
-from timing import interleaved
 from torch.nn import functional as F
 
 from loope.core.labels import VOID
 from loope.metrics.boundaries import boundary, boundary_counts
 from loope.metrics.segmentation import TOLERANCE
+from timing import interleaved
 
 SIZE, CLASSES = (1024, 2048), 19
 

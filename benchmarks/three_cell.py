@@ -12,12 +12,14 @@ from pathlib import Path
 
 import timm
 import torch
+
 from timing import interleaved
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-import loope
 from tests.data.reference import Cell, generate, representations
+
+import loope
 
 SIDE, BATCH = 14, 64
 FEW, MANY, TURNS = 300, 50_000, 5  # so that both sides take some ten milliseconds

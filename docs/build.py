@@ -10,6 +10,8 @@ import torch
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 
+from tests.attach import matrix
+
 import build_claims
 import build_explorer
 import build_pesi
@@ -18,7 +20,6 @@ import build_results
 import build_scaling
 import build_three_cell
 import build_walkthrough
-
 from loope.core.files import write_atomic
 from loope.core.grid import Grid
 from loope.encoders import create_encoder
@@ -26,7 +27,6 @@ from loope.encoders.describe import describe
 from loope.explorer.export import export
 from loope.orders import create_order, list_orders
 from loope.reports import plots
-from tests.attach import matrix
 
 GRID = Grid(14, 14)
 SHOWN = ("sinusoid", "gilbert", "sincos2d", "fourier", "alibi2d", "rope_mixed")

@@ -19,7 +19,6 @@ from claim_rules import (
     plus_minus,
     relative_near_chance,
 )
-
 from loope.experiments.statistics import over_seeds
 from loope.experiments.tables import alignment, table1, table4, table6
 

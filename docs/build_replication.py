@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from build_results import RUNS, SEEDS, beside_published, by_seed, finished
-
 from loope.core.files import write_atomic
 from loope.experiments.pictures import DRAWINGS
 from loope.experiments.results import folder_of, read_result

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from build_replication import COMPARED, chance, in_points, is_complete
 from build_results import by_seed, finished
-
 from loope.core.three_cell import by_task
 from loope.experiments.sensitivity import sensitivity
 from loope.experiments.statistics import Difference, holm, over_seeds, paired, rank_correlation, rank_interval

@@ -7,10 +7,9 @@ Pictures are drawn by `make docs`.
 import sys
 from pathlib import Path
 
+import build
 import build_replication
 from build_results import RUNS
-
-import build
 from loope.core.files import write_atomic
 from loope.experiments.pictures import PICTURES
 from loope.experiments.results import RESULT
