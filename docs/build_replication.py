@@ -45,6 +45,8 @@ OTHERS = (
     *("ResNet-50 |*", "Learnable |*", "CPE |*", "RPE |*", "LFF (Fourier) |*", "2D Sinusoid |*", "AS2DRoPE |*"),
     *("RoPE mixed |*", "ALiBi 2D |*"),
 )
+LONG = 90  # epochs: three times the budget
+STUCK = ("RPE |*", "LFF (Fourier) |*")  # had not left their first plateau when the budget ran out
 PLAN = (
     Part("Three-Cell, 7x7: five encoders", "table4", FIVE, 5),
     Part("Three-Cell, 7x7: eight more, and a CNN", "table4", OTHERS, 3),
@@ -57,6 +59,7 @@ PLAN = (
         ("2D sin/cos | Oxford-IIIT", "LFF* | Oxford-IIIT", "CPE | Oxford-IIIT", "AS2DRoPE | Oxford-IIIT"),
         2,
     ),
+    Part("Three-Cell, 7x7, three times as long: encoders that were on a plateau", "table4", STUCK, 1, epochs=LONG),
     Part("Three-Cell, 14x14, five times as long", "table4", ("*, 14x14 |*",), 1, epochs=40),
 )
 COMPARED = ("1D Sinusoid", "Static", "2D sin/cos", *(pattern.removesuffix(" |*") for pattern in OTHERS[1:]))
@@ -152,6 +155,17 @@ def saturation() -> str:
     return "\n".join(lines)
 
 
+def longer() -> str:
+    """What three times the budget does for the encoders that were on a plateau, seed by seed."""
+    short = {(row, result["run"]["seed"]): result for row, result in finished("table4")}
+    lines = ["| average on test, % | seed | 30 epochs | 90 epochs |", "|---|---:|---:|---:|"]
+    for row, result in finished("table4", LONG):
+        seed = result["run"]["seed"]
+        before, after = (100 * each["metrics"]["average"] for each in (short[row, seed], result))
+        lines.append(f"| {row} | {seed} | {before:.1f} | {after:.1f} |")
+    return "\n".join(lines) if len(lines) > 2 else "*None of its runs is done.*"
+
+
 def generators() -> str:
     """Whether LOOPE's offsets depend on the image, in every run that has them."""
     head = "| run | mean size of X_C | it varies over images by | patches out of the static order |"
@@ -177,6 +191,7 @@ def draw(images: Path) -> None:
         "scores": ("scores", table.narrowed(*FIVE, *OTHERS)),
         "curves": ("curves", table.narrowed(*FIVE)),
         "curves-others": ("curves", table.narrowed(*OTHERS)),
+        "curves-long": ("curves", table.with_epochs(LONG).narrowed(*STUCK)),
         "maps": ("maps", table.narrowed(*FIVE[1:], "Learnable |*", "LFF (Fourier) |*")),
         "alignment": ("alignment", get_table("alignment")),
     }
@@ -192,7 +207,8 @@ TABLES: dict[tuple[str, str], Callable[[], str]] = {
     (PAGE, "table4"): partial(beside_published, "table4"),
     (PAGE, "differences"): differences,
     (PAGE, "saturation"): saturation,
-    (PAGE, "long"): partial(beside_published, "table4", 40),
+    (PAGE, "longer"): longer,
+    (PAGE, "14x14"): partial(beside_published, "table4", 40),
     (PAGE, "inputs"): partial(beside_published, "inputs"),
     (PAGE, "generators"): generators,
     (PAGE, "table6"): partial(beside_published, "table6"),
