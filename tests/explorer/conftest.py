@@ -3,6 +3,8 @@
 import pytest
 
 from tests.explorer import serving
+from tests.explorer.comparing import GRID, SHOWN
+from tests.explorer.reading import similarity_of
 
 
 @pytest.fixture(scope="module")  # not longer: `asyncio.run` must work again in other tests
@@ -41,3 +43,9 @@ def page(chromium):
     yield made
     context.close()
     assert complaints == []
+
+
+@pytest.fixture(scope="module")
+def similarities():
+    """Encoder -> its similarities, computed by the library."""
+    return {name: similarity_of(name, GRID, 768, 12).float() for name in SHOWN}

@@ -8,6 +8,11 @@ import os
 import re
 from pathlib import Path
 
+import torch
+
+from loope.core.three_cell import in_words
+from loope.data.three_cell.questions import answer
+
 RGB = re.compile(r"rgb\((\d+) (\d+) (\d+)\)")
 
 
@@ -104,3 +109,11 @@ def table_of(page):
     with page.expect_download() as made:
         page.get_by_role("button", name="CSV").click()
     return list(csv.DictReader(made.value.path().read_text().splitlines()))
+
+
+def assert_answers(page, cells, grid):
+    """The page gives the library's answers to the questions on these cells."""
+    label = answer(torch.tensor([cells]), grid)[0].tolist()
+    text = page.locator(".questions").inner_text()
+    for words in in_words(label).values():
+        assert words.lower() in text.lower()

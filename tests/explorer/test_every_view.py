@@ -1,0 +1,108 @@
+"""What all views of the explorer share, in Chromium: what one takes along, looks, safety, the page without a server."""
+
+import re
+
+import pytest
+import torch
+
+import loope
+from loope.core.grid import Grid
+from loope.explorer.export import export
+from tests.explorer.comparing import COMPARE, GRID, SHOWN, assert_maps
+from tests.explorer.seeing import assert_answers, hover, open_view, ready, run, table_of
+from tests.explorer.serving import files
+
+pytestmark = pytest.mark.browser
+
+
+def test_what_is_copied_runs_and_says_the_same(page, address, tmp_path):
+    open_view(
+        page,
+        address,
+        "compare?grid=4x6&dim=48&patch=1,2&e=gilbert&e=sinusoid~order~snake&e=rope_axial~temperature~50&e=rope_mixed",
+    )
+    page.get_by_role("button", name="Copy as Python").click()
+    printed = run(page.locator("dialog code").inner_text(), tmp_path)
+    scores = page.locator(".scores").all_inner_texts()
+    for name, text in zip(("gilbert", "sinusoid snake", "rope_axial 50", "rope_mixed"), scores, strict=True):
+        m_u, m_d, ceiling, a_su = re.search(rf"{name}: M_U (\S+), M_D (\S+) of (\S+), A_SU (\S+)", printed).groups()
+        assert all(number in text for number in (m_u, m_d, ceiling, a_su))
+    page.keyboard.press("Escape")
+    open_view(page, address, "order?grid=4x6&a=peano&b=snake")
+    page.get_by_role("button", name="Copy as Python").click()
+    printed = run(page.locator("dialog code").inner_text(), tmp_path)
+    assert f"peano {loope.create_order('peano', 4, 6).locality()}" in printed
+
+
+def test_pictures_and_tables_to_take_along(page, address, similarities):
+    from PIL import Image
+
+    open_view(page, address, COMPARE)
+    rows = table_of(page)
+    assert len(rows) == 196
+    for name, matrix in similarities.items():
+        torch.testing.assert_close(torch.tensor([float(row[name]) for row in rows]), matrix[4 * 14 + 9], rtol=0, atol=0)
+    for view in (COMPARE, "order?grid=3x4", "loope", "three-cell"):
+        open_view(page, address, view)
+        with page.expect_download() as made:
+            page.get_by_role("button", name="PNG").click()
+        assert made.value.suggested_filename == f"loope-{view.split('?')[0]}.png"
+        picture = Image.open(made.value.path())
+        assert len(picture.convert("RGB").getcolors(10**6)) > 8
+        picture.close()
+
+
+@pytest.mark.parametrize("view", ["compare", "order", "loope", "three-cell"])
+def test_light_dark_and_phones(chromium, address, view, tmp_path):
+    grounds = {}
+    for scheme, width in (("light", 1280), ("dark", 1280), ("light", 360)):
+        page = chromium.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
+        open_view(page, address, view)
+        page.screenshot(path=tmp_path / f"{view}-{scheme}-{width}.png", full_page=True)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "wider than the screen"
+        canvas = page.locator("canvas").first.bounding_box()
+        assert canvas["width"] > 100
+        grounds[scheme, width] = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        page.close()
+    assert grounds["light", 1280] == grounds["light", 360] != grounds["dark", 1280]
+
+
+def test_the_policy_stops_what_is_not_the_pages(chromium, address):
+    page = chromium.new_page()  # it will complain
+    open_view(page, address, "compare?e=none&grid=3x3")
+    assert page.evaluate(
+        "performance.getEntriesByType('resource').every(({ name }) => name.startsWith(location.origin))"
+    )
+    blocked = page.evaluate(
+        """() => new Promise((done) => {
+          addEventListener("securitypolicyviolation", (event) => done(event.effectiveDirective));
+          document.body.append(Object.assign(document.createElement("img"), { src: "http://127.0.0.2/x.png" }));
+        })"""
+    )
+    assert blocked == "img-src"
+    page.close()
+
+
+def test_the_exported_page_needs_no_server(page, tmp_path, monkeypatch, similarities):
+    monkeypatch.setattr("loope.explorer.export.GRIDS", (Grid(7, 7), Grid(14, 14)))
+    monkeypatch.setattr("loope.explorer.export.list_encoders", lambda: list(SHOWN))
+    export(tmp_path)
+    with files(tmp_path) as address:
+        open_view(page, address, COMPARE)
+        hover(page, 0, (8, 8), GRID)
+        assert_maps(page, similarities, (8, 8))
+        page.locator(".card").nth(1).get_by_label("order").select_option("hilbert")
+        ready(page)
+        assert page.locator(".problem").count() == 0
+        page.get_by_label("grid").select_option("7x7")
+        ready(page)
+        open_view(page, address, "order?grid=7x7&a=gilbert&b=peano")
+        assert (
+            f"{loope.create_order('peano', 7, 7).locality().neighbour_distance:.2f}"
+            in page.locator("main").inner_text()
+        )
+        open_view(page, address, "three-cell?grid=7x7&cells=0-0-3-4-6-1")
+        assert_answers(page, [[0, 0], [3, 4], [6, 1]], Grid(7, 7))
+        assert "loope explore" in page.locator(".side .hint").inner_text()
+        page.goto(f"{address}#loope")
+        page.get_by_text("pip install 'loope[explore]'").wait_for()

@@ -1,0 +1,88 @@
+"""The view of what LOOPE learned, in Chromium."""
+
+import base64
+import itertools
+
+import pytest
+import torch
+
+import loope
+from loope.core.grid import Grid
+from loope.explorer.model import shipped_encoder
+from loope.explorer.uploads import read_image, to_pixels
+from tests.explorer.reading import picture, saved_model, slow_swaps
+from tests.explorer.seeing import colours, hover, open_view, painted, pixels, ready, run, table_of, until
+
+pytestmark = pytest.mark.browser
+
+
+def offsets_on(encoder, body, grid):
+    size = Grid(grid[0] * encoder.patch_size, grid[1] * encoder.patch_size)
+    with torch.no_grad():
+        return encoder.offsets(to_pixels(read_image(body), size, "signed"), grid)[0]
+
+
+def assert_heat(page, offsets, grid):
+    """The cells' colours; a link between those that change places lies over their middles."""
+    index = loope.create_order("gilbert", *grid).index.flatten()
+    swapped = slow_swaps(index.tolist(), (index + offsets).tolist())
+    linked = set(itertools.chain(*swapped))
+    assert linked == {number for number, row in enumerate(table_of(page)) if row["swapped"] == "1"}
+    most = offsets.abs().max().item()
+    expected = painted(offsets.tolist(), colours(page, "coolwarm"), -most, most)
+    seen = pixels(page, 1, grid)
+    for cell, (one, other) in enumerate(zip(seen, expected, strict=True)):
+        if cell in linked:
+            assert one == (255, 225, 77)
+        else:
+            assert max(abs(a - b) for a, b in zip(one, other, strict=True)) <= 3  # float32 on the way to 256 colours
+    return swapped
+
+
+def test_loope_on_ones_own_image(page, address, tmp_path):
+    open_view(page, address, "loope?image=landscape")
+    before = pixels(page, 1, shipped_encoder().grid)
+    body = picture(90, 60, seed=5)
+    (tmp_path / "noise.png").write_bytes(body)
+    page.locator("input[type=file]").first.set_input_files(tmp_path / "noise.png")
+    until(page, "location.hash.includes('image=own')")
+    ready(page)
+    grid, offsets = shipped_encoder().grid, offsets_on(shipped_encoder(), body, shipped_encoder().grid)
+    assert pixels(page, 1, grid) != before
+    swapped = assert_heat(page, offsets, grid)
+    words = (
+        f"Patches move {offsets.abs().mean():.4f} on average, {offsets.abs().max():.4f} at most; {len(swapped)} pair"
+    )
+    assert words[:-6] in page.locator(".where").inner_text()
+    hover(page, 1, (2, 3), grid)
+    index = loope.create_order("gilbert", *grid).index[2, 3].item()
+    sign, moved = "+-"[int(offsets[2 * grid[1] + 3] < 0)], offsets[2 * grid[1] + 3].abs()
+    shown = page.locator(".where").inner_text().replace("−", "-")
+    assert shown.startswith(f"Row 2, column 3: position {index} {sign} {moved:.4f}")
+    page.get_by_role("button", name="Copy as Python").click()
+    printed = run(page.locator("dialog code").inner_text(), tmp_path)
+    assert f"patches move {offsets.abs().mean():.4f} on average, {offsets.abs().max():.4f} at most" in printed
+    page.keyboard.press("Escape")
+    page.get_by_label("grid, height x width").fill("4x9")
+    page.get_by_label("grid, height x width").press("Enter")
+    ready(page)
+    assert_heat(page, offsets_on(shipped_encoder(), body, (4, 9)), (4, 9))
+
+
+def test_loope_with_ones_own_checkpoint(page, address, tmp_path):
+    model = saved_model(tmp_path / "mine.safetensors")
+    open_view(page, address, "loope?image=three+cells")
+    page.locator("input[type=file]").nth(1).set_input_files(tmp_path / "mine.safetensors")
+    until(page, "/checkpoint=[0-9a-f]{16}/.test(location.hash)")
+    ready(page)
+    rows = table_of(page)
+    assert [int(row["x_g"]) for row in rows] == loope.create_order("gilbert", 3, 5).index.flatten().tolist()
+    encoder = model.loope.encoders[0][0]
+    sample = page.evaluate(
+        "async () => (await import('./images.js')).sample('three cells').bitmap.toDataURL().split(',')[1]"
+    )
+    expected = offsets_on(encoder, base64.b64decode(sample), (3, 5))
+    torch.testing.assert_close(torch.tensor([float(row["x_c"]) for row in rows]), expected)
+    saved_model(tmp_path / "other.safetensors", "gilbert")
+    page.locator("input[type=file]").nth(1).set_input_files(tmp_path / "other.safetensors")
+    page.get_by_text("gilbert attached, but no LOOPE").wait_for()
