@@ -3,15 +3,20 @@
 import math
 from collections.abc import Callable
 from functools import cache, partial
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+import torch
+
+import loope
 from build_results import RUNS, SEEDS, beside_published, by_seed, finished
 from loope.core.files import write_atomic
+from loope.experiments.build import build_model
 from loope.experiments.pictures import DRAWINGS
 from loope.experiments.results import folder_of, read_result
 from loope.experiments.spec import Run
-from loope.experiments.statistics import Difference, holm, paired
+from loope.experiments.statistics import Difference, holm, over_seeds, paired
 from loope.experiments.table import get_table
 from loope.reports.plots import png
 
@@ -46,7 +51,7 @@ OTHERS = (
     *("RoPE mixed |*", "ALiBi 2D |*"),
 )
 LONG = 90  # epochs: three times the budget
-STUCK = ("RPE |*", "LFF (Fourier) |*")  # had not left their first plateau when the budget ran out
+STUCK = ("Learnable |*", "RPE |*", "LFF (Fourier) |*", "2D Sinusoid |*")  # below 80 % when the budget ran out
 PLAN = (
     Part("Three-Cell, 7x7: five encoders", "table4", FIVE, 5),
     Part("Three-Cell, 7x7: eight more, and a CNN", "table4", OTHERS, 3),
@@ -166,6 +171,23 @@ def longer() -> str:
     return "\n".join(lines) if len(lines) > 2 else "*None of its runs is done.*"
 
 
+def beginnings() -> str:
+    """How far vectors of different positions are apart before training, of encoders that add one, beside what came."""
+    cells, sizes = by_seed("table4"), {}
+    images = torch.stack([image for image, _ in islice(loope.ThreeCell(size=8, grid=7, cell=4), 8)])
+    for entry in get_table("table4").narrowed(*FIVE, *OTHERS).entries("laptop"):
+        found = (each for each in build_model(entry.run, 6).modules() if isinstance(each, loope.PositionalEncoder))
+        encoder = next(found, None)
+        if encoder and "embed" in encoder.hooks() and (entry.row, "Average") in cells:
+            with torch.no_grad():
+                vectors = encoder(images)
+            sizes[entry.row] = (vectors - vectors.mean(1, keepdim=True)).square().mean().sqrt().item()
+    lines = ["| encoder | at the start positions vary by, root mean square | average on test, % |", "|---|---:|---:|"]
+    for row, size in sorted(sizes.items(), key=lambda each: -each[1]):
+        lines.append(f"| {row} | {size:.3f} | {over_seeds(list(cells[row, 'Average'].values())).mean:.1f} |")
+    return "\n".join(lines)
+
+
 def generators() -> str:
     """Whether LOOPE's offsets depend on the image, in every run that has them."""
     head = "| run | mean size of X_C | it varies over images by | patches out of the static order |"
@@ -207,6 +229,7 @@ TABLES: dict[tuple[str, str], Callable[[], str]] = {
     (PAGE, "table4"): partial(beside_published, "table4"),
     (PAGE, "differences"): differences,
     (PAGE, "saturation"): saturation,
+    (PAGE, "beginnings"): beginnings,
     (PAGE, "longer"): longer,
     (PAGE, "14x14"): partial(beside_published, "table4", 40),
     (PAGE, "inputs"): partial(beside_published, "inputs"),

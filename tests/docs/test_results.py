@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from loope.core.labels import VOID
 from loope.data.segmentation import CamVid, SegmentationSource
 from loope.data.segmentation.camvid import LABELS
 from loope.experiments.spec import Run
+from tests.docs import test_documents  # noqa: F401  (loads the builders)
 from tests.weights import data
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
@@ -40,6 +42,15 @@ def test_the_runs_on_pets_that_are_told_in_words():
     files = (next(RESULTS.glob(f"runs/pets-*-{key}/run.json")) for key in keys)
     found = [json.loads(file.read_text())["metrics"]["top1"] for file in files]
     assert [f"{100 * top1:.1f}" for top1 in found] == list(stated.groups())
+
+
+def test_encoders_that_end_low_are_run_for_longer():
+    replication = sys.modules["build_replication"]
+    ends = {}
+    for row, result in sys.modules["build_results"].finished("table4"):
+        ends.setdefault(row, []).append(result["history"][-1]["metrics"]["average"])
+    low = {f"{row} |*" for row, found in ends.items() if sum(found) / len(found) < 0.8} - {"No PE |*"}
+    assert low == set(replication.STUCK)
 
 
 def test_what_a_constant_scores_on_camvid():
