@@ -51,7 +51,13 @@ OTHERS = (
     *("RoPE mixed |*", "ALiBi 2D |*"),
 )
 LONG = 90  # epochs: three times the budget
-STUCK = ("Learnable |*", "RPE |*", "LFF (Fourier) |*", "2D Sinusoid |*")  # below 80 % when the budget ran out
+STUCK = (
+    "Learnable |*",
+    "RPE |*",
+    "LFF (Fourier) |*",
+    "2D Sinusoid |*",
+    "ALiBi 2D |*",
+)  # below 80 % when the budget ran out
 PLAN = (
     Part("Three-Cell, 7x7: five encoders", "table4", FIVE, 5),
     Part("Three-Cell, 7x7: eight more, and a CNN", "table4", OTHERS, 3),
