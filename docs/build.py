@@ -13,6 +13,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 from tests.attach import matrix
 
 import build_claims
+import build_curves
 import build_explorer
 import build_pesi
 import build_replication
@@ -62,6 +63,7 @@ TABLES = {
     **build_pesi.TABLES,
     **build_results.TABLES,
     **build_replication.TABLES,
+    **build_curves.TABLES,
     **build_claims.TABLES,
     **build_scaling.TABLES,
     **build_three_cell.TABLES,

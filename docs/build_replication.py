@@ -3,20 +3,15 @@
 import math
 from collections.abc import Callable
 from functools import cache, partial
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
-
-import loope
 from build_results import RUNS, SEEDS, beside_published, by_seed, finished
 from loope.core.files import write_atomic
-from loope.experiments.build import build_model
 from loope.experiments.pictures import DRAWINGS
 from loope.experiments.results import folder_of, read_result
 from loope.experiments.spec import Run
-from loope.experiments.statistics import Difference, holm, over_seeds, paired
+from loope.experiments.statistics import Difference, holm, paired
 from loope.experiments.table import get_table
 from loope.reports.plots import png
 
@@ -152,48 +147,6 @@ def chance(p: float) -> str:
     return "-" if math.isnan(p) else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def saturation() -> str:
-    """Validation accuracy towards the end of the budget: who was still learning when it ran out."""
-    head = "| average on validation, % | half way | five epochs before the end | at the end | seeds |"
-    lines = [head, "|---|---:|---:|---:|---:|"]
-    curves: dict[str, list[list[float]]] = {}
-    for row, result in finished("table4"):
-        curves.setdefault(row, []).append([100 * epoch["metrics"]["average"] for epoch in result["history"]])
-    for row, seeds in curves.items():
-        places = (len(seeds[0]) // 2 - 1, -6, -1)
-        means = " | ".join(f"{sum(curve[place] for curve in seeds) / len(seeds):.1f}" for place in places)
-        lines.append(f"| {row} | {means} | {len(seeds)} |")
-    return "\n".join(lines)
-
-
-def longer() -> str:
-    """What three times the budget does for the encoders that were on a plateau, seed by seed."""
-    short = {(row, result["run"]["seed"]): result for row, result in finished("table4")}
-    lines = ["| average on test, % | seed | 30 epochs | 90 epochs |", "|---|---:|---:|---:|"]
-    for row, result in finished("table4", LONG):
-        seed = result["run"]["seed"]
-        before, after = (100 * each["metrics"]["average"] for each in (short[row, seed], result))
-        lines.append(f"| {row} | {seed} | {before:.1f} | {after:.1f} |")
-    return "\n".join(lines) if len(lines) > 2 else "*None of its runs is done.*"
-
-
-def beginnings() -> str:
-    """How far vectors of different positions are apart before training, of encoders that add one, beside what came."""
-    cells, sizes = by_seed("table4"), {}
-    images = torch.stack([image for image, _ in islice(loope.ThreeCell(size=8, grid=7, cell=4), 8)])
-    for entry in get_table("table4").narrowed(*FIVE, *OTHERS).entries("laptop"):
-        found = (each for each in build_model(entry.run, 6).modules() if isinstance(each, loope.PositionalEncoder))
-        encoder = next(found, None)
-        if encoder and "embed" in encoder.hooks() and (entry.row, "Average") in cells:
-            with torch.no_grad():
-                vectors = encoder(images)
-            sizes[entry.row] = (vectors - vectors.mean(1, keepdim=True)).square().mean().sqrt().item()
-    lines = ["| encoder | at the start positions vary by, root mean square | average on test, % |", "|---|---:|---:|"]
-    for row, size in sorted(sizes.items(), key=lambda each: -each[1]):
-        lines.append(f"| {row} | {size:.3f} | {over_seeds(list(cells[row, 'Average'].values())).mean:.1f} |")
-    return "\n".join(lines)
-
-
 def generators() -> str:
     """Whether LOOPE's offsets depend on the image, in every run that has them."""
     head = "| run | mean size of X_C | it varies over images by | patches out of the static order |"
@@ -234,9 +187,6 @@ TABLES: dict[tuple[str, str], Callable[[], str]] = {
     (PAGE, "commands"): commands,
     (PAGE, "table4"): partial(beside_published, "table4"),
     (PAGE, "differences"): differences,
-    (PAGE, "saturation"): saturation,
-    (PAGE, "beginnings"): beginnings,
-    (PAGE, "longer"): longer,
     (PAGE, "14x14"): partial(beside_published, "table4", 40),
     (PAGE, "inputs"): partial(beside_published, "inputs"),
     (PAGE, "generators"): generators,

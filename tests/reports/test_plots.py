@@ -36,6 +36,25 @@ def test_figures_have_a_panel_for_each():
     assert torch.equal(torch.as_tensor(figure.axes[2].images[0].get_array().data), moved.view(3, 4))
 
 
+def test_learning_curves_name_what_ends_best_first():
+    curves = {"a": [[(1, 50.0), (2, 60.0)]], "b": [[(1, 50.0), (2, 90.0)], [(1, 50.0), (2, 80.0)]], "c": [[]]}
+    figure = experiments.learning_curves(curves, "epoch", "accuracy", floor=55)
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["b", "a", "c", "a constant answer"]
+    colours = {line.get_label(): line.get_color() for line in figure.axes[0].lines}
+    assert figure.legends[0].get_lines()[0].get_color() == colours["b"]
+
+
+def test_names_in_a_scatter_do_not_lie_on_each_other():
+    places = {"first": (1.0, 1.0), "second": (1.0, 1.0), "third": (1.001, 1.001), "far": (2.0, 3.0)}
+    figure = experiments.scatter(places, "x", "y")
+    figure.draw_without_rendering()
+    boxes = [label.get_window_extent() for label in figure.axes[0].texts]
+    assert [label.get_text() for label in figure.axes[0].texts] == list(places)
+    assert not any(one.overlaps(other) for n, one in enumerate(boxes) for other in boxes[:n])
+    dots = [line.get_window_extent() for line in figure.axes[0].lines]
+    assert not any(box.overlaps(dot) for box in boxes for dot in dots)
+
+
 def test_pages_escape_what_they_are_given():
     page = html.page("a < b", html.text("<b>", "x & y"), html.table(["<i>"], [["<u>"]]), html.picture(b"png", "it's"))
     for raw in ("<b>", "<i>", "<u>", "it's"):

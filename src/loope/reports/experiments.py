@@ -14,7 +14,7 @@ Points = Sequence[tuple[float, float]]
 
 
 def learning_curves(curves: Mapping[str, Sequence[Points]], across: str, up: str, floor: float | None = None) -> Figure:
-    """A colour for each name, a thin line for each of its seeds.
+    """A colour for each name, a thin line for each of its seeds; names stand beside, in the order in which they end.
 
     Args:
         curves: name -> for each seed its (x, y) points.
@@ -33,7 +33,12 @@ def learning_curves(curves: Mapping[str, Sequence[Points]], across: str, up: str
             ax.plot(x, y, color=colour, linestyle=style, linewidth=1.4, alpha=0.8, label=label)
     if floor is not None:
         ax.axhline(floor, color="gray", linestyle=":", linewidth=1, label="a constant answer")
-    ax.legend(fontsize=8, frameon=False)
+    ends = {
+        name: sum(points[-1][1] for points in seeds if points) / max(len(seeds), 1) for name, seeds in curves.items()
+    }
+    handles = dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
+    ordered = sorted(handles, key=lambda name: -ends.get(name, 0.0))  # the floor comes last
+    figure.legend([handles[name] for name in ordered], ordered, fontsize=8, frameon=False, loc="outside right upper")
     return figure
 
 
@@ -66,12 +71,23 @@ def intervals(scores: Mapping[str, tuple[float, float, float | None]], across: s
 
 
 def scatter(points: Mapping[str, tuple[float, float]], across: str, up: str) -> Figure:
-    """Each name at its place: whether one score tells the other."""
+    """Each name at its place: whether one score tells the other. Names that would lie on others go to another side."""
     figure, ax = plain_axes(across, up)
-    for name, (x, y) in points.items():
-        ax.plot(x, y, "o", markersize=5)
-        ax.annotate(name, (x, y), textcoords="offset points", xytext=(5, 4), fontsize=8)
+    dots = [ax.plot(x, y, "o", color="C0", markersize=5)[0] for x, y in points.values()]
     ax.margins(0.15)
+    figure.draw_without_rendering()  # places in pixels are known from here on
+    taken = [dot.get_window_extent() for dot in dots]
+    for name, place in points.items():
+        for x, y in ((5, 4), (5, -10), (-5, 4), (-5, -10), (5, 14), (-5, 14), (5, -20), (-5, -20)):
+            side = "left" if x > 0 else "right"
+            label = ax.annotate(name, place, (x, y), textcoords="offset points", fontsize=8, horizontalalignment=side)
+            box = label.get_window_extent()
+            if not any(box.overlaps(other) for other in taken):
+                break
+            label.remove()
+        else:
+            label = ax.annotate(name, place, (5, 4), textcoords="offset points", fontsize=8)
+        taken.append(label.get_window_extent())
     return figure
 
 

@@ -1,0 +1,77 @@
+"""How encoders learned on Three-Cell, for docs/results/replication.md: plateaus, longer runs, where they began."""
+
+from collections.abc import Callable
+from itertools import islice
+
+import torch
+
+import loope
+from build_replication import FIVE, LONG, OTHERS, PAGE
+from build_results import by_seed, finished
+from loope.experiments.build import build_model
+from loope.experiments.statistics import over_seeds
+from loope.experiments.table import get_table
+
+
+def saturation() -> str:
+    """Validation accuracy towards the end of the budget: who was still learning; and when plateaus were left."""
+    heads = (
+        "average on validation, %",
+        "first above 75, epoch",
+        "half way",
+        "5 epochs before the end",
+        "at the end",
+        "seeds",
+    )
+    lines = [f"| {' | '.join(heads)} |", "|---|---:|---:|---:|---:|---:|"]
+    curves: dict[str, list[list[float]]] = {}
+    for row, result in finished("table4"):
+        curves.setdefault(row, []).append([100 * epoch["metrics"]["average"] for epoch in result["history"]])
+    for row, seeds in curves.items():
+        places = (len(seeds[0]) // 2 - 1, -6, -1)
+        means = " | ".join(f"{sum(curve[place] for curve in seeds) / len(seeds):.1f}" for place in places)
+        left = [next((epoch for epoch, score in enumerate(curve, 1) if score > 75), None) for curve in seeds]
+        lines.append(f"| {row} | {_range(left)} | {means} | {len(seeds)} |")
+    return "\n".join(lines)
+
+
+def _range(epochs: list[int | None]) -> str:
+    """From the first to the last, if all have one."""
+    found = sorted({epoch for epoch in epochs if epoch is not None})
+    ends = " to ".join(map(str, dict.fromkeys((found[0], found[-1])))) if found else "never"
+    return ends if None not in epochs or not found else f"{ends}, or never"
+
+
+def longer() -> str:
+    """What three times the budget does for the encoders that were on a plateau, seed by seed."""
+    short = {(row, result["run"]["seed"]): result for row, result in finished("table4")}
+    lines = ["| average on test, % | seed | 30 epochs | 90 epochs |", "|---|---:|---:|---:|"]
+    for row, result in finished("table4", LONG):
+        seed = result["run"]["seed"]
+        before, after = (100 * each["metrics"]["average"] for each in (short[row, seed], result))
+        lines.append(f"| {row} | {seed} | {before:.1f} | {after:.1f} |")
+    return "\n".join(lines) if len(lines) > 2 else "*None of its runs is done.*"
+
+
+def beginnings() -> str:
+    """How far vectors of different positions are apart before training, of encoders that add one, beside what came."""
+    cells, sizes = by_seed("table4"), {}
+    images = torch.stack([image for image, _ in islice(loope.ThreeCell(size=8, grid=7, cell=4), 8)])
+    for entry in get_table("table4").narrowed(*FIVE, *OTHERS).entries("laptop"):
+        found = (each for each in build_model(entry.run, 6).modules() if isinstance(each, loope.PositionalEncoder))
+        encoder = next(found, None)
+        if encoder and "embed" in encoder.hooks() and (entry.row, "Average") in cells:
+            with torch.no_grad():
+                vectors = encoder(images)
+            sizes[entry.row] = (vectors - vectors.mean(1, keepdim=True)).square().mean().sqrt().item()
+    lines = ["| encoder | at the start positions vary by, root mean square | average on test, % |", "|---|---:|---:|"]
+    for row, size in sorted(sizes.items(), key=lambda each: -each[1]):
+        lines.append(f"| {row} | {size:.3f} | {over_seeds(list(cells[row, 'Average'].values())).mean:.1f} |")
+    return "\n".join(lines)
+
+
+TABLES: dict[tuple[str, str], Callable[[], str]] = {
+    (PAGE, "saturation"): saturation,
+    (PAGE, "beginnings"): beginnings,
+    (PAGE, "longer"): longer,
+}
