@@ -22,7 +22,6 @@ from claim_rules import (
 from loope.experiments.statistics import over_seeds
 from loope.experiments.tables import alignment, table1, table4, table6
 
-SUMMED = {HOLDS: "hold", FAILS: "do not hold", OPEN: "cannot be told at this scale", EARLY: "not judged yet"}
 SHOWN = {
     "LOOPE": "LOOPE",
     "Static": "the static curve that it refines",
@@ -140,12 +139,12 @@ def summary() -> str:
         mean, half, count = over_seeds(list(cells[row, "Average"].values()))
         told.append(f"{words} {mean:.1f}{plus_minus(half)} (n = {count})")
     verdicts = [each.verdict for each in judged()]
-    counts = ", ".join(f"{verdicts.count(kind)} {words}" for kind, words in SUMMED.items() if kind in verdicts)
+    counts = ", ".join(f"{verdicts.count(kind)} *{kind}*" for kind in (HOLDS, FAILS, OPEN, EARLY) if kind in verdicts)
     lines = (
         f"{done} of {planned} runs are done. Average accuracy on Three-Cell, 7x7 cells, in percent, with its "
         "95 % interval over seeds:",
         f"{', '.join(told)}.",
-        f"Of {len(verdicts)} claims: {counts}.",
+        f"Verdicts on {len(verdicts)} claims: {counts}.",
     )
     return "\n".join(lines)
 

@@ -65,7 +65,7 @@ def verdicts():
 def test_where_all_is_as_published_all_claims_hold(folder):
     write(folder, PAPER)
     assert Counter(verdicts().values()) == {HOLDS: 18}
-    assert "Of 18 claims: 18 hold." in claims.summary()
+    assert "Verdicts on 18 claims: 18 *holds*." in claims.summary()
 
 
 def test_where_loope_is_no_better_the_claims_about_it_do_not_hold(folder):
