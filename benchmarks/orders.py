@@ -12,9 +12,8 @@ from timing import interleaved
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from tests.orders.reference import gilbert2d
-
 import loope
+from tests.orders.reference import gilbert2d
 
 SIDE = 1024
 

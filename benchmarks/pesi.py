@@ -19,13 +19,12 @@ from timing import interleaved
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from tests.metrics import reference
-
 import loope
 from loope.core.files import write_atomic
 from loope.metrics.geometry import geometry
 from loope.reports import plots
 from loope.reports.panels import panels
+from tests.metrics import reference
 
 SIDES = (8, 11, 16, 23, 32, 45, 64)
 

@@ -17,9 +17,8 @@ from timing import interleaved
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from tests.data.reference import Cell, generate, representations
-
 import loope
+from tests.data.reference import Cell, generate, representations
 
 SIDE, BATCH = 14, 64
 FEW, MANY, TURNS = 300, 50_000, 5  # so that both sides take some ten milliseconds

@@ -10,8 +10,6 @@ import torch
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 
-from tests.attach import matrix
-
 import build_claims
 import build_curves
 import build_explorer
@@ -28,6 +26,7 @@ from loope.encoders.describe import describe
 from loope.explorer.export import export
 from loope.orders import create_order, list_orders
 from loope.reports import plots
+from tests.attach import matrix
 
 GRID = Grid(14, 14)
 SHOWN = ("sinusoid", "gilbert", "sincos2d", "fourier", "alibi2d", "rope_mixed")

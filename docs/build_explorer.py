@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from tests.explorer.serving import CHROMIUM, browser, explorer
-
 from loope.core.files import write_atomic
+from tests.explorer.serving import CHROMIUM, browser, explorer
 
 VIEW = "#compare?grid=14x14&dim=768&patch=4,9&pin=1&e=gilbert&e=sinusoid&e=sincos2d&e=rope_axial"
 

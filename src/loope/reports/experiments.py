@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from loope.reports.panels import plain_axes
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Points = Sequence[tuple[float, float]]
+SIDES = tuple((x, y) for y in (4, -10, 14, -20) for x in (5, -5))  # where a name may stand beside its dot
 
 
 def learning_curves(curves: Mapping[str, Sequence[Points]], across: str, up: str, floor: float | None = None) -> Figure:
@@ -33,9 +35,7 @@ def learning_curves(curves: Mapping[str, Sequence[Points]], across: str, up: str
             ax.plot(x, y, color=colour, linestyle=style, linewidth=1.4, alpha=0.8, label=label)
     if floor is not None:
         ax.axhline(floor, color="gray", linestyle=":", linewidth=1, label="a constant answer")
-    ends = {
-        name: sum(points[-1][1] for points in seeds if points) / max(len(seeds), 1) for name, seeds in curves.items()
-    }
+    ends = {name: fmean([points[-1][1] for points in seeds if points] or [0.0]) for name, seeds in curves.items()}
     handles = dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
     ordered = sorted(handles, key=lambda name: -ends.get(name, 0.0))  # the floor comes last
     figure.legend([handles[name] for name in ordered], ordered, fontsize=8, frameon=False, loc="outside right upper")
@@ -78,15 +78,11 @@ def scatter(points: Mapping[str, tuple[float, float]], across: str, up: str) -> 
     figure.draw_without_rendering()  # places in pixels are known from here on
     taken = [dot.get_window_extent() for dot in dots]
     for name, place in points.items():
-        for x, y in ((5, 4), (5, -10), (-5, 4), (-5, -10), (5, 14), (-5, 14), (5, -20), (-5, -20)):
-            side = "left" if x > 0 else "right"
-            label = ax.annotate(name, place, (x, y), textcoords="offset points", fontsize=8, horizontalalignment=side)
-            box = label.get_window_extent()
-            if not any(box.overlaps(other) for other in taken):
+        label = ax.annotate(name, place, SIDES[0], textcoords="offset points", fontsize=8)
+        for x, y in SIDES:
+            label.set(position=(x, y), horizontalalignment="left" if x > 0 else "right")
+            if not any(label.get_window_extent().overlaps(other) for other in taken):
                 break
-            label.remove()
-        else:
-            label = ax.annotate(name, place, (5, 4), textcoords="offset points", fontsize=8)
         taken.append(label.get_window_extent())
     return figure
 
