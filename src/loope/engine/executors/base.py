@@ -1,4 +1,4 @@
-"""What all executors share: calls wait in line, each runs in a process of its own, a future tells how it ended."""
+"""What executors share: calls wait in line, each runs in a process of its own, a future tells how it ended."""
 
 from __future__ import annotations
 
@@ -41,7 +41,22 @@ class Job(ABC):
 
 
 class Executor(ABC):
-    """Runs functions in other processes, here or elsewhere. Results travel through files: nothing comes back.
+    """Runs functions, a context. Results travel through files: nothing comes back."""
+
+    @abstractmethod
+    def submit(self, function: Function, *args: Any) -> Future[None]:
+        """Have `function(*args)` called; the future tells when it has returned, or holds the error."""
+
+    def __enter__(self) -> Executor:
+        return self
+
+    @abstractmethod
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Leave nothing under way."""
+
+
+class ProcessExecutor(Executor):
+    """Runs functions in other processes, here or elsewhere.
 
     Leaving the context cancels what is waiting and waits for what is under way. After an error or Ctrl-C, what is under
     way is first asked to save and end (the process sees SIGINT or SIGTERM); another Ctrl-C kills it.
@@ -78,8 +93,8 @@ class Executor(ABC):
     def _launch(self, function: Function, args: tuple[Any, ...]) -> Job:
         """Hand a call to its process. One launch at a time."""
 
-    def _close(self) -> None:  # noqa: B027 (most have nothing to give back)
-        """Give back what the executor holds."""
+    def _close(self) -> None:
+        """Give back what the executor holds; most hold nothing."""
 
     def _run(self, function: Function, args: tuple[Any, ...]) -> None:
         with self._lock:
@@ -98,9 +113,6 @@ class Executor(ABC):
             self._stopped = True
             for job in self._under_way:
                 job.stop(kill)
-
-    def __enter__(self) -> Executor:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         stop, kill, ctrl_c = error is not None, False, None

@@ -11,10 +11,10 @@ import tempfile
 from contextlib import suppress
 from typing import Any
 
-from loope.engine.executors.base import Executor, Function, Job, RunError, import_path, last_lines
+from loope.engine.executors.base import Function, Job, ProcessExecutor, RunError, import_path, last_lines
 
 
-class LocalExecutor(Executor):
+class LocalExecutor(ProcessExecutor):
     """Processes of this machine, each with its share of the cores and, where there are GPUs, one of them.
 
     What a process prints goes where this one prints; what it says on stderr is passed on when it ends.

@@ -8,11 +8,11 @@ import re
 from typing import Any
 
 from loope.core.errors import LoopeError, require
-from loope.engine.executors.base import Executor, Function, Job, RunError, import_path, last_lines
+from loope.engine.executors.base import Function, Job, ProcessExecutor, RunError, import_path, last_lines
 from loope.engine.executors.local import usable_cores
 
 
-class RayExecutor(Executor):
+class RayExecutor(ProcessExecutor):
     """Ray tasks, one for each call, each in a fresh worker process.
 
     Training into a folder goes on from its last checkpoint, and the lock on the folder ends with the worker, so a call

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from loope.core.errors import LoopeError, one_of
-from loope.engine.executors.base import Executor, Function, Job, RunError, import_path, last_lines
+from loope.engine.executors.base import Function, Job, ProcessExecutor, RunError, import_path, last_lines
 from loope.engine.interrupt import Interrupted
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _GRACE = 300.0  # seconds between SIGTERM and what follows: SIGUSR2, or the end 
 _REQUEUES = 20  # how often a job may run out of time: the longest runs take days, queues often give hours
 
 
-class SlurmExecutor(Executor):
+class SlurmExecutor(ProcessExecutor):
     """SLURM jobs, one for each call.
 
     A job that is preempted or runs out of time is put back in the queue, where training goes on from its last
