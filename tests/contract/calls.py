@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -9,6 +10,8 @@ import loope
 from loope.core.grid import Grid, GridLike, as_grid
 
 DIM, HEADS, DEPTH, PATCH, BATCH = 32, 4, 2, 4, 3
+NAMES = loope.list_encoders()
+every_encoder = pytest.mark.parametrize("name", NAMES)
 
 
 def make(name: str, grid: GridLike, seed: int = 0, **options) -> loope.PositionalEncoder:
@@ -19,6 +22,12 @@ def make(name: str, grid: GridLike, seed: int = 0, **options) -> loope.Positiona
         if not parameter.any():
             nn.init.normal_(parameter, std=0.1)
     return encoder
+
+
+def reads(encoder) -> set[str]:
+    """What an encoder's output depends on besides the grid."""
+    by_hook = {"embed": {"images"}, "mix": {"tokens"}, "bias": {"q"}} if encoder.reads_content else {}
+    return set().union(*({"rotate": {"q", "k"}, **by_hook}.get(hook, set()) for hook in encoder.hooks()))
 
 
 class Inputs(NamedTuple):

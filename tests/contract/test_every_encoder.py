@@ -14,17 +14,15 @@ from tests.contract.calls import (
     DEPTH,
     DIM,
     HEADS,
-    PATCH,
-    Called,
-    Inputs,
+    NAMES,
     assert_same,
+    every_encoder,
     hook_outputs,
     inputs,
     make,
+    reads,
 )
 
-NAMES = loope.list_encoders()
-every_encoder = pytest.mark.parametrize("name", NAMES)
 sides = st.integers(1, 11)
 SHAPES = {
     "embed": lambda n: [(1, n, DIM), (BATCH, n, DIM)],
@@ -32,12 +30,6 @@ SHAPES = {
     "rotate": lambda n: [(BATCH, HEADS, n, DIM // HEADS)],
     "bias": lambda n: [(1, HEADS, n, n), (BATCH, HEADS, n, n)],
 }
-
-
-def reads(encoder) -> set[str]:
-    """What an encoder's output depends on besides the grid."""
-    by_hook = {"embed": {"images"}, "mix": {"tokens"}, "bias": {"q"}} if encoder.reads_content else {}
-    return set().union(*({"rotate": {"q", "k"}, **by_hook}.get(hook, set()) for hook in encoder.hooks()))
 
 
 def tied_to_grid(name) -> bool:
@@ -166,84 +158,6 @@ def test_gradients_flow_where_they_should(name):
 
 
 @every_encoder
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
-def test_other_dtypes(name, dtype):
-    encoder, reference = make(name, (5, 4)).eval().to(dtype), make(name, (5, 4)).eval()
-    out = hook_outputs(encoder, inputs((5, 4), dtype=dtype))
-    tolerance = {torch.bfloat16: 0.1, torch.float16: 0.02, torch.float64: 1e-4}[dtype]
-    for key, value in hook_outputs(reference, inputs((5, 4))).items():
-        assert out[key].dtype == dtype
-        torch.testing.assert_close(out[key].float(), value, atol=tolerance, rtol=tolerance)
-
-
-@every_encoder
-def test_autocast(name):
-    encoder, given = make(name, (5, 4)).eval(), inputs((5, 4))
-    with torch.autocast("cpu", torch.bfloat16):
-        first = hook_outputs(encoder, given)  # what is kept is made here, under autocast
-    for key, value in hook_outputs(encoder, given).items():
-        torch.testing.assert_close(first[key].float(), value, atol=0.1, rtol=0.1)
-    assert_same(hook_outputs(encoder, given), hook_outputs(make(name, (5, 4)).eval(), given))
-
-
-@every_encoder
-def test_what_is_made_in_inference_mode_trains_later(name):
-    encoder = make(name, (3, 4)).eval()
-    with torch.inference_mode():
-        hook_outputs(encoder, inputs((3, 4)))
-    given = inputs((3, 4))._make(value.requires_grad_() for value in inputs((3, 4)))
-    out = hook_outputs(encoder, given)
-    trained = [value.square().sum() for value in out.values() if value.requires_grad]
-    assert bool(trained) == bool(reads(encoder) or list(encoder.parameters()))
-    if trained:
-        sum(trained).backward()
-
-
-@every_encoder
-def test_no_device_is_taken_for_granted(name):
-    encoder, given = make(name, (3, 4)).eval(), inputs((3, 4))
-    hook_outputs(encoder, given)
-    out = hook_outputs(encoder.to("meta"), given._make(value.to("meta") for value in given))
-    assert {value.device.type for value in out.values()} == {"meta"}
-
-
-@every_encoder
-def test_compiles_without_graph_breaks(name):
-    torch._dynamo.reset()
-    encoder, given = make(name, (3, 4)).eval(), inputs((3, 4))
-    compiled = torch.compile(Called(encoder), fullgraph=True, backend="aot_eager")
-    assert_same(compiled(*given), hook_outputs(encoder, given))
-    encoder.resize((4, 3))
-    assert_same(compiled(*inputs((4, 3))), hook_outputs(encoder, inputs((4, 3))))
-
-
-@every_encoder
-def test_compiled_code_follows_the_grid_of_the_image(name):
-    """Where sizes change from call to call, the compiler has symbols for them."""
-    torch._dynamo.reset()
-    encoder = make(name, (3, 4)).eval()
-
-    def run(images, tokens, q, k):
-        grid = Grid(images.shape[2] // PATCH, images.shape[3] // PATCH)
-        return hook_outputs(encoder, Inputs(images, tokens, q, k), grid)
-
-    compiled = torch.compile(run, fullgraph=True, backend="eager")
-    for grid in ((3, 4), (4, 3), (5, 6), (2, 6)):
-        assert_same(compiled(*inputs(grid)), hook_outputs(encoder, inputs(grid), as_grid(grid)))
-
-
-@every_encoder
-def test_encoders_do_not_share_what_a_compiler_keeps(name):
-    """Two of one class through one compiled function, which knows the first when the second comes."""
-    torch._dynamo.reset()
-    other = {"sinusoid": {"frequencies": "arithmetic"}, "rope_axial": {"temperature": 7.0}, "as2drope": {"base": 7}}
-    encoders = [make(name, (3, 4)).eval(), make(name, (3, 4), seed=1, **other.get(name, {})).eval()]
-    compiled, given = torch.compile(hook_outputs, fullgraph=True, backend="eager"), inputs((3, 4))
-    for encoder in encoders:
-        assert_same(compiled(encoder, given), hook_outputs(encoder, given))
-
-
-@every_encoder
 def test_what_is_handed_out_may_be_written_into(name):
     encoder, given = make(name, (3, 4)).eval(), inputs((3, 4))
     before = {key: value.clone() for key, value in hook_outputs(encoder, given).items()}
@@ -251,40 +165,6 @@ def test_what_is_handed_out_may_be_written_into(name):
         for value in hook_outputs(encoder, inputs((3, 4))).values():
             value.contiguous().add_(1)  # a bias that is the same for all heads is handed out as one
     assert_same(hook_outputs(encoder, given), before)
-
-
-@every_encoder
-def test_angles_are_rounded_once_at_the_end(name):
-    """A grid of 1x600 in bfloat16 against float64: what is left is the rounding of the result."""
-    exact = make(name, (1, 600)).double().eval()
-    if name == "loope" or not {"embed", "rotate"} & set(exact.hooks()):
-        pytest.skip("no angles, or, for LOOPE, offsets from a CNN that runs in bfloat16")
-    with torch.no_grad():
-        for parameter in exact.parameters():  # the same numbers in both dtypes
-            parameter.copy_(parameter.bfloat16())
-    rough = copy.deepcopy(exact).bfloat16()
-    given = inputs((1, 600), batch=1)
-    given = given._make(value.bfloat16() for value in given)
-    slow = hook_outputs(exact, given._make(value.double() for value in given))
-    for key, value in hook_outputs(rough, given).items():
-        torch.testing.assert_close(value.double(), slow[key], atol=0.04, rtol=0.02)  # bfloat16 has 8 bits
-
-
-@every_encoder
-def test_can_be_made_where_the_default_device_is_meta(name):
-    given = inputs((3, 4))
-    with torch.device("meta"):
-        encoder = loope.create_encoder(name, DIM, (3, 4), patch_size=PATCH, heads=HEADS, depth=DEPTH).eval()
-        out = hook_outputs(encoder, given._make(value.to("meta") for value in given))
-    assert {value.device.type for value in out.values()} == {"meta"}
-
-
-@every_encoder
-def test_one_encoder_in_two_dtypes_keeps_both_apart(name):
-    encoder, given = make(name, (3, 4)).eval(), inputs((3, 4))
-    hook_outputs(encoder, given)
-    wide = given._make(value.double() for value in given)
-    assert_same(hook_outputs(encoder.double(), wide), hook_outputs(make(name, (3, 4)).double().eval(), wide))
 
 
 @every_encoder
@@ -298,14 +178,6 @@ def test_wrong_numbers_of_tokens_and_layers_are_errors(name):
             for layer in (-1, DEPTH):
                 with pytest.raises(loope.LoopeError, match=f"made for {DEPTH} blocks, 0 to 1, got layer {layer}"):
                     getattr(encoder, hook)(*[right.q] * len(wrong), encoder.grid, layer)
-
-
-@every_encoder
-@pytest.mark.parametrize("strict", [False, True])
-def test_exports(name, strict):
-    encoder, given = make(name, (3, 4)).eval(), inputs((3, 4))
-    program = torch.export.export(Called(encoder), tuple(given), strict=strict)
-    assert_same(program.module()(*inputs((3, 4), seed=1)), hook_outputs(encoder, inputs((3, 4), seed=1)))
 
 
 @every_encoder
