@@ -1,6 +1,7 @@
 """Parts of a data set: apart, complete, in each class alike, and the same for the same seed."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -39,6 +40,17 @@ def test_parts_share_nothing_and_leave_nothing_out(pets, how):
     for part in parts.values():
         assert part.labels == [label_of[name] for name in names(part)]
         assert part.classes == pets.classes
+
+
+def test_a_digest_tells_which_images_these_are(pets, tmp_path):
+    write_pets(tmp_path, ("Abyssinian", "beagle", "Bengal"), each=20)
+    elsewhere = loope.load_images("pets", tmp_path)
+    assert elsewhere.reader.folder != pets.reader.folder
+    assert elsewhere.digest() == pets.digest()
+    relabelled = replace(pets, labels=[*pets.labels[:-1], 0])
+    assert relabelled.labels != pets.labels
+    others = (pets.take(range(89)), pets.take([1, 0, *range(2, 90)]), relabelled)
+    assert len({each.digest() for each in (pets, *others)}) == 4
 
 
 def test_sizes_are_the_shares_in_every_class(pets):

@@ -132,6 +132,7 @@ def test_bad_images_in_every_part_are_skipped_and_counted(tmp_path):
     result = read_result(folder_of(run, tmp_path))
     assert result["bad_images"] == {"train": 1, "valid": 1, "test": 1}
     assert result["samples"] == {"train": 20, "valid": 2, "test": 8}  # whole batches of the 22 for training
+    assert result["digests"] == {name: part.digest() for name, part in split.items()}
 
 
 def test_a_share_of_each_class_is_a_quarter_for_validation(tmp_path):

@@ -58,6 +58,23 @@ def test_what_was_not_run_is_missing(sheet):
     assert not missing.best
 
 
+def test_runs_on_different_images_are_told_of(tmp_path):
+    table = get_table("table1")
+    entries = [entry for entry in table.entries("laptop") if entry.row == "Oxford-IIIT / ViT-Base"]
+    warning = "Runs on pets saw different images"
+
+    def notes(*digests: str | None) -> str:
+        for entry, digest in zip(entries, digests, strict=False):
+            folder = folder_of(entry.run, tmp_path)
+            folder.mkdir(parents=True, exist_ok=True)
+            result = {"metrics": {"accuracy": 0.5}, **({"digests": {"test": digest}} if digest else {})}
+            (folder / RESULT).write_text(json.dumps(result))
+        return " ".join(make_sheet(table, "laptop", [0], tmp_path).notes)
+
+    assert warning not in notes("a", "a", None)
+    assert warning in notes("a", "b", None)
+
+
 def test_the_best_of_a_row(tmp_path):
     table = get_table("table6")
     for entry, score in zip(table.entries("laptop"), (0.5, 0.6, 0.7, 0.9, 0.8, 0.7) * 2, strict=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -11,7 +13,10 @@ if TYPE_CHECKING:
 
 
 class Material(NamedTuple):
-    """A source for each part, the task, how many outputs the model has, and for segmentation the classes."""
+    """A source for each part, the task, how many outputs the model has, and for segmentation the classes.
+
+    `digests` tells which images are in each part, where that depends on what is on the disk.
+    """
 
     train: Source
     valid: Source
@@ -19,3 +24,4 @@ class Material(NamedTuple):
     task: Task
     outputs: int
     labels: Labels | None = None
+    digests: Mapping[str, str] = MappingProxyType({})

@@ -103,6 +103,7 @@ def _train(run: Run, folder: Path, settings: Settings) -> dict[str, Any]:
         "training_seconds": result.seconds,
         "parameters": _parameters(model),
         "samples": {part: getattr(from_data, part).samples for part in ("train", "valid", "test")},
+        "digests": dict(from_data.digests),
         "bad_images": {part: getattr(source, "bad_images", 0) for part, source in from_data._asdict().items()
                        if hasattr(source, "bad_images")},
     }  # fmt: skip

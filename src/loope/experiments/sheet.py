@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,6 +27,7 @@ def make_sheet(table: Table, preset: str, seeds: Sequence[int], out: Path) -> Sh
     lines = list(_with_best(table, cells).items())
     means = {row: {column: mean.mean for column, mean in line.items()} for row, line in found.items()}
     notes = [table.notes[preset]] if preset in table.notes else []
+    notes += _other_images(table, preset, seeds, out)
     if preset == "smoke":
         notes.append("A smoke test: these numbers mean nothing.")
     return Sheet(
@@ -46,6 +48,22 @@ def collect(table: Table, preset: str, seeds: Sequence[int], out: Path) -> dict[
             if values:
                 found.setdefault(entry.row, {})[column] = over_seeds(values)
     return found
+
+
+def _other_images(table: Table, preset: str, seeds: Sequence[int], out: Path) -> list[str]:
+    """A warning for each data set of which runs saw different images, such as a part and the whole of it."""
+    seen: dict[str, dict[str, set[str]]] = {}
+    for run in (entry.run.with_seed(seed) for entry in table.entries(preset) for seed in seeds):
+        digests = (read_result(folder_of(run, out)) or {}).get("digests")
+        if digests:
+            share = {name: value for name, value in run.data.options.items() if name != "image_size"}
+            of_data = seen.setdefault(run.data.name, {})
+            of_data.setdefault(json.dumps(share, sort_keys=True), set()).add(json.dumps(digests, sort_keys=True))
+    return [
+        f"Runs on {name} saw different images, and cannot be compared: the files on the disk were not the same."
+        for name, shares in seen.items()
+        if any(len(found) > 1 for found in shares.values())
+    ]
 
 
 def _cell(table: Table, column: Column, row: str, found: dict[str, dict[str, Mean]]) -> Cell:

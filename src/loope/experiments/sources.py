@@ -103,7 +103,12 @@ def _photographs(run: Run, settings: Settings, parts: dict[str, Images]) -> Mate
     classes = len(parts["train"].classes)
     task = Classification(classes, recipe.label_smoothing)
     return Material(
-        train, ImageSource(parts["valid"], **loading), ImageSource(parts["test"], **loading), task, outputs=classes
+        train,
+        ImageSource(parts["valid"], **loading),
+        ImageSource(parts["test"], **loading),
+        task,
+        outputs=classes,
+        digests={name: part.digest() for name, part in parts.items()},
     )
 
 

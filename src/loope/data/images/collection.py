@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -37,6 +38,11 @@ class Images:
             [self.official[index] for index in indices],
             self.classes,
         )
+
+    def digest(self) -> str:
+        """Twelve letters that are the same for the same images (by name, not by pixel) and labels in the same order."""
+        lines = (f"{name} {label}\n" for name, label in zip(self.reader.names, self.labels, strict=True))
+        return hashlib.sha256("".join(lines).encode()).hexdigest()[:12]
 
     def split(self, how: str = "80-10-10", seed: int = 0) -> dict[str, Images]:
         """Parts "train", "valid" and "test" that share no image and leave none out; each has its share of every class.
