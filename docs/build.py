@@ -13,6 +13,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 import build_claims
 import build_curves
 import build_explorer
+import build_generators
 import build_pesi
 import build_replication
 import build_results
@@ -63,6 +64,7 @@ TABLES = {
     **build_results.TABLES,
     **build_replication.TABLES,
     **build_curves.TABLES,
+    **build_generators.TABLES,
     **build_claims.TABLES,
     **build_scaling.TABLES,
     **build_three_cell.TABLES,

@@ -45,15 +45,16 @@ def judged() -> list[Claim]:
                 f"{average['LOOPE']} against {average[other]}",
                 "table4",
                 on_three_cell("LOOPE", [other]),
-                living(),
+                living("table4", "LOOPE"),
             )
             for other in ("Static", "1D Sinusoid")
         ),
         better(
-            "the same of a generator that cannot die (GELU) against Static",
+            "the same of a generator that cannot start dead (GELU) against Static",
             "no such run",
             "inputs",
             on_three_cell("LOOPE, GELU", ["Static"]),
+            living("inputs", "LOOPE, GELU"),
         ),
         *(
             better(
@@ -87,12 +88,14 @@ def judged() -> list[Claim]:
             "coordinates only 93.7, RGB only 92.2, static 91.9 (means of the four questions)",
             "inputs",
             on_three_cell("LOOPE (coordinates only)", ["Static", "LOOPE (RGB only)"]),
+            living("inputs", "LOOPE (RGB only)", " of RGB only"),
         ),
         better(
             "RGB and coordinates together are best",
             "94.3, coordinates only 93.7, RGB only 92.2",
             "inputs",
             on_three_cell("LOOPE (RGB + coordinates)", ["LOOPE (coordinates only)", "LOOPE (RGB only)"]),
+            living("inputs", "LOOPE (RGB only)", " of RGB only"),
         ),
         frequencies(),
         better(

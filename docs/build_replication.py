@@ -6,7 +6,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
-from build_results import RUNS, SEEDS, beside_published, by_seed, finished
+from build_results import RUNS, SEEDS, beside_published, by_seed
 from loope.core.files import write_atomic
 from loope.experiments.pictures import DRAWINGS
 from loope.experiments.results import folder_of, read_result
@@ -142,24 +142,6 @@ def chance(p: float) -> str:
     return "-" if math.isnan(p) else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def generators() -> str:
-    """Whether LOOPE's offsets depend on the image, in every run that has them."""
-    head = "| run | mean size of X_C | it varies over images by | patches out of the static order |"
-    lines = {"": head, "-": "|---|---:|---:|---:|"}
-    for name, epochs in (("table4", None), ("inputs", None), ("table6", None), ("table1", None), ("table4", 40)):
-        for row, result in finished(name, epochs):
-            metrics = result["metrics"]
-            if "offset_size" in metrics:  # tables share runs: each is named where it comes first
-                blind = result["run"]["encoder"]["options"].get("inputs") == "xy"
-                varies = "it reads none" if blind else f"{metrics['offset_over_images']:.3f}"
-                lines.setdefault(
-                    result["key"],
-                    f"| {name}, {row}, seed {result['run']['seed']} | {metrics['offset_size']:.3f} | {varies} "
-                    f"| {metrics['offset_swapped']:.1%} |",
-                )
-    return "\n".join(lines.values())
-
-
 def draw(images: Path) -> None:
     """The pictures of the page, as far as there are runs for them."""
     table = get_table("table4")
@@ -169,6 +151,7 @@ def draw(images: Path) -> None:
         "curves-others": ("curves", table.narrowed(*OTHERS)),
         "curves-long": ("curves", table.with_epochs(LONG).narrowed(*STUCK)),
         "maps": ("maps", table.narrowed(*FIVE[1:], "Learnable |*", "LFF (Fourier) |*")),
+        "offsets": ("offsets", get_table("inputs")),
         "alignment": ("alignment", get_table("alignment")),
     }
     for name, (kind, rows) in shown.items():
@@ -184,7 +167,6 @@ TABLES: dict[tuple[str, str], Callable[[], str]] = {
     (PAGE, "differences"): differences,
     (PAGE, "14x14"): partial(beside_published, "table4", 40),
     (PAGE, "inputs"): partial(beside_published, "inputs"),
-    (PAGE, "generators"): generators,
     (PAGE, "table6"): partial(beside_published, "table6"),
     (PAGE, "table1"): partial(beside_published, "table1"),
     (PAGE, "table2"): partial(beside_published, "table2"),

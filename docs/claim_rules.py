@@ -63,10 +63,10 @@ def on_three_cell(one: str, others: Sequence[str], column: str = "Average") -> d
     return {"" if alone else f"less {other}:": ((one, column), (other, column)) for other in others}
 
 
-def living() -> str:
-    """In how many seeds LOOPE's generator sees the image."""
-    sizes = [result["metrics"]["offset_over_images"] for row, result in finished("table4") if row == "LOOPE"]
-    return f"; X_C depends on the image in {sum(size > LIVES for size in sizes)} of {len(sizes)} seeds"
+def living(table: str, variant: str, of_which: str = "") -> str:
+    """In how many seeds LOOPE's generator, or that of a variant, sees the image."""
+    sizes = [result["metrics"]["offset_over_images"] for row, result in finished(table) if row == variant]
+    return f"; X_C{of_which} depends on the image in {sum(size > LIVES for size in sizes)} of {len(sizes)} seeds"
 
 
 def frequencies() -> Claim:

@@ -11,8 +11,9 @@ from loope.experiments.results import RESULT, folder_of
 from loope.experiments.statistics import Difference
 from tests.docs import test_documents  # noqa: F401  (loads the builders)
 
-claims, replication, results, rules = (
-    sys.modules[name] for name in ("build_claims", "build_replication", "build_results", "claim_rules")
+claims, generators, replication, results, rules = (
+    sys.modules[name]
+    for name in ("build_claims", "build_generators", "build_replication", "build_results", "claim_rules")
 )
 HOLDS, FAILS, OPEN, EARLY = rules.HOLDS, rules.FAILS, rules.OPEN, rules.EARLY
 CONFUSION = [[[50, 0], [0, 50]]] * 6  # each bit is set in half of the images
@@ -75,7 +76,7 @@ def test_where_loope_is_no_better_the_claims_about_it_do_not_hold(folder):
         *("LOOPE beats Static (Three-Cell)", "LOOPE beats 1D Sinusoid (Three-Cell)"),
         *("LOOPE is the best of Table 4's encoders (Three-Cell)", "Coordinates drive LOOPE's gain"),
         *("and better than encoders that Table 4 leaves out", "LOOPE is the best with every frequency set"),
-        "the same of a generator that cannot die (GELU) against Static",
+        "the same of a generator that cannot start dead (GELU) against Static",
     ):
         assert found[claim] == FAILS, claim
     for claim in (
@@ -118,10 +119,21 @@ def test_the_page_can_be_laid_out_at_any_time(folder):
     first = [run for run in replication.PLAN[0].runs() if run.seed == 0]
     write(folder, PAPER, first)
     assert set(verdicts().values()) == {EARLY}
-    shown = claims.claims() + claims.summary() + replication.differences() + replication.generators()
+    shown = claims.claims() + claims.summary() + replication.differences() + generators.generators()
     assert "nan" not in shown
     assert "X_C depends on the image in 1 of 1 seeds" in shown
     assert replication.progress()[0] == 5
+
+
+def test_generators_that_do_not_see_the_image_are_counted(folder):
+    write(folder, PAPER)
+    run = next(run for run in replication.PLAN[2].runs() if run.encoder.options.get("activation") == "gelu")
+    place = folder_of(run, folder) / RESULT
+    result = json.loads(place.read_text())
+    place.write_text(json.dumps(result | {"metrics": result["metrics"] | {"offset_over_images": 0.0}}))
+    shown = {each.claim: each.found for each in claims.judged()}
+    assert "in 2 of 3 seeds" in shown["the same of a generator that cannot start dead (GELU) against Static"]
+    assert "X_C of RGB only depends on the image in 3 of 3 seeds" in shown["Coordinates drive LOOPE's gain"]
 
 
 def told(mean: float, p: float) -> Difference:

@@ -55,6 +55,14 @@ def test_names_in_a_scatter_do_not_lie_on_each_other():
     assert not any(box.overlaps(dot) for box in boxes for dot in dots)
 
 
+def test_clouds_have_a_colour_for_each_name():
+    figure = experiments.clouds({"a": [(0.0, 1.0), (2.0, 3.0)], "b": [(4.0, 5.0)]}, "x", "y")
+    drawn = [line.get_xydata().tolist() for line in figure.axes[0].lines]
+    assert drawn == [[[0.0, 1.0], [2.0, 3.0]], [[4.0, 5.0]]]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a", "b"]
+    assert len({line.get_color() for line in figure.legends[0].get_lines()}) == 2
+
+
 def test_pages_escape_what_they_are_given():
     page = html.page("a < b", html.text("<b>", "x & y"), html.table(["<i>"], [["<u>"]]), html.picture(b"png", "it's"))
     for raw in ("<b>", "<i>", "<u>", "it's"):

@@ -91,6 +91,20 @@ def alignment(table: Table, preset: str, seeds: Sequence[int], out: Path) -> Fig
     return scatter(found, "M_U after training", "distance accuracy, %") if found else None
 
 
+def offsets(table: Table, preset: str, seeds: Sequence[int], out: Path) -> Figure | None:
+    """The score of each run against how far LOOPE moved its patches; the static curve moved none."""
+    from loope.reports.experiments import clouds
+
+    found: dict[str, list[tuple[float, float]]] = {}
+    for entry in table.entries(preset):
+        headline = list(entry.cells.values())[-1]
+        for metrics in (result["metrics"] for result in _results(entry, seeds, out)):
+            if "offset_size" in metrics or entry.run.encoder.name == "gilbert":
+                point = (metrics.get("offset_size", 0.0), 100 * metrics[headline])
+                found.setdefault(entry.row, []).append(point)
+    return clouds(found, "mean size of X_C, in patches", "score, %") if found else None
+
+
 def examples(table: Table, preset: str, seeds: Sequence[int], out: Path) -> Figure | None:
     """Test images with their truth and what each row says, errors marked."""
     from loope.experiments.segmentation import labels_of
@@ -127,5 +141,6 @@ DRAWINGS: dict[str, Callable[[Table, str, Sequence[int], Path], Any]] = {
     "maps": maps,
     "trend": trend,
     "alignment": alignment,
+    "offsets": offsets,
     "examples": examples,
 }

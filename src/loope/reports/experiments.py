@@ -87,6 +87,16 @@ def scatter(points: Mapping[str, tuple[float, float]], across: str, up: str) -> 
     return figure
 
 
+def clouds(groups: Mapping[str, Points], across: str, up: str) -> Figure:
+    """A dot for each point, a colour for each name."""
+    figure, ax = plain_axes(across, up)
+    for name, points in groups.items():
+        x, y = zip(*points, strict=True)
+        ax.plot(x, y, "o", markersize=5, alpha=0.8, label=name)
+    figure.legend(fontsize=8, frameon=False, loc="outside right upper")
+    return figure
+
+
 def lines(values: Mapping[str, Points], across: str, up: str) -> Figure:
     """A line with marks for each name; x is drawn by its logarithm."""
     figure, ax = plain_axes(across, up)

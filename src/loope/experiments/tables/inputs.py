@@ -42,5 +42,5 @@ TABLE = Table(
     entries=entries,
     published={row: dict(zip(METRICS, numbers, strict=False)) for row, numbers in PUBLISHED.items()},
     notes={"laptop": "A ViT of width 96 and depth 4 from scratch on 7x7 cells."},
-    plots=("scores", "curves"),
+    plots=("scores", "curves", "offsets"),
 )
