@@ -52,17 +52,17 @@ def collect(table: Table, preset: str, seeds: Sequence[int], out: Path) -> dict[
 
 def _other_images(table: Table, preset: str, seeds: Sequence[int], out: Path) -> list[str]:
     """A warning for each data set of which runs saw different images, such as a part and the whole of it."""
-    seen: dict[str, dict[str, set[str]]] = {}
+    seen: dict[tuple[str, str], set[str]] = {}  # the same part of a data set -> what runs saw of it
     for run in (entry.run.with_seed(seed) for entry in table.entries(preset) for seed in seeds):
         digests = (read_result(folder_of(run, out)) or {}).get("digests")
         if digests:
             share = {name: value for name, value in run.data.options.items() if name != "image_size"}
-            of_data = seen.setdefault(run.data.name, {})
-            of_data.setdefault(json.dumps(share, sort_keys=True), set()).add(json.dumps(digests, sort_keys=True))
+            part = (run.data.name, json.dumps(share, sort_keys=True))
+            seen.setdefault(part, set()).add(json.dumps(digests, sort_keys=True))
+    mixed = dict.fromkeys(name for (name, _), found in seen.items() if len(found) > 1)
     return [
         f"Runs on {name} saw different images, and cannot be compared: the files on the disk were not the same."
-        for name, shares in seen.items()
-        if any(len(found) > 1 for found in shares.values())
+        for name in mixed
     ]
 
 
