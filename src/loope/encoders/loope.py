@@ -26,7 +26,7 @@ class Loope(Sinusoid):
         phase: as for `Sinusoid`.
         inputs: what the generator sees: "rgb+xy", "rgb" or "xy".
         mixer: its last layer: "linear" as in the paper (tied to the grid), "conv" (free of it) or "none".
-        activation: "relu" as in the paper, or "gelu", whose one-channel map cannot die.
+        activation: "relu" as in the paper, or "gelu", whose one-channel map cannot start dead.
         zero_init: start from X_C = 0, that is, from the static order.
 
     Examples:

@@ -3,6 +3,8 @@
 All on real numbers: channel pairs (0, 1), (2, 3), ... are turned as points in a plane.
 """
 
+from abc import ABC, abstractmethod
+
 import torch
 from torch import Tensor, nn
 
@@ -24,7 +26,7 @@ def turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return torch.addcmul(x * cos, swapped, sin)
 
 
-class Rotary(PositionalEncoder):
+class Rotary(PositionalEncoder, ABC):
     """What the rotary encoders share: `angles` says how far each channel pair of each head is turned."""
 
     reads_content = False
@@ -35,9 +37,9 @@ class Rotary(PositionalEncoder):
         require_multiple("dim", self.dim, 4 * self.heads, f"{self.name!r} with {self.heads} heads")
         self.pairs = self.dim // self.heads // 2
 
+    @abstractmethod
     def angles(self, grid: Grid, layer: int) -> Tensor:
         """`(heads or 1, N, d/2)` in at least float32."""
-        return self.constant("_angles", grid)
 
     def rotate(self, q: Tensor, k: Tensor, grid: Grid, layer: int) -> tuple[Tensor, Tensor]:
         """Queries and keys turned by their positions, so that scores depend on offsets."""
@@ -47,8 +49,8 @@ class Rotary(PositionalEncoder):
         return turn(q, cos, sin), turn(k, cos, sin)
 
     def waves(self, grid: Grid, layer: int) -> Tensor:
-        """`(2, heads or 1, N, d)` in at least float32: `waves` of the angles, which the grid alone decides."""
-        return self.constant("_waves", grid)
+        """`(2, heads or 1, N, d)` in at least float32: cosines and sines of the angles, as `turn` takes them."""
+        return waves(self.angles(grid, layer))
 
     def similarity(self, grid: GridLike | None = None) -> Tensor:
         """`(N, N)`: the mean cosine of the angle between two positions, over heads and frequencies of all blocks.
@@ -62,23 +64,11 @@ class Rotary(PositionalEncoder):
     def _layers(self) -> int:
         return 1
 
-    def _angles(self, grid: Grid) -> Tensor:
-        raise NotImplementedError
-
-    def _waves(self, grid: Grid) -> Tensor:
-        return waves(self._angles(grid))
-
     @staticmethod
     def _kernel(angles: Tensor) -> Tensor:
         # cos(a - b) = cos a cos b + sin a sin b, summed as a product of matrices.
         parts = torch.cat((angles.cos(), angles.sin()), dim=-1).transpose(0, 1).flatten(1)
         return parts @ parts.T / angles[:, 0].numel()
-
-    def _axial(self, row: Tensor, column: Tensor, temperature: float) -> Tensor:
-        """`(1, N, d/2)`: the first half of the pairs turns with the row, the second with the column."""
-        count = self.pairs // 2
-        bands = temperature ** (-torch.arange(count, dtype=torch.float64) / count)
-        return torch.cat((row.double()[:, None] * bands, column.double()[:, None] * bands), dim=-1)[None]
 
     def extra_repr(self) -> str:
         """Width, grid and heads, for `print(encoder)`."""
@@ -102,8 +92,26 @@ class RopeAxial(Rotary):
         super().__init__(dim, grid, heads)
         self.temperature = as_positive(temperature, "temperature")
 
+    def angles(self, grid: Grid, layer: int) -> Tensor:
+        """`(1, N, d/2)`: the first half of the pairs turns with the row, the second with the column."""
+        return self.constant("_angles", grid)
+
+    def waves(self, grid: Grid, layer: int) -> Tensor:
+        """`(2, 1, N, d)`: decided by the grid alone, so kept."""
+        return self.constant("_waves", grid)
+
     def _angles(self, grid: Grid) -> Tensor:
-        return self._axial(*grid.coordinates(), self.temperature)
+        count = self.pairs // 2
+        bands = self.temperature ** (-torch.arange(count, dtype=torch.float64) / count)
+        row, column = self._coordinates(grid)
+        return torch.cat((row[:, None] * bands, column[:, None] * bands), dim=-1)[None]
+
+    def _waves(self, grid: Grid) -> Tensor:
+        return waves(self._angles(grid))
+
+    def _coordinates(self, grid: Grid) -> tuple[Tensor, Tensor]:
+        row, column = grid.coordinates()
+        return row.double(), column.double()
 
 
 @register_encoder("rope_mixed")
@@ -136,10 +144,6 @@ class RopeMixed(Rotary):
         frequencies = self.frequencies[:, layer, :, None].to(row.dtype)  # (2, heads, 1, d/2)
         return row * frequencies[0] + column * frequencies[1]
 
-    def waves(self, grid: Grid, layer: int) -> Tensor:
-        """`(2, heads, N, d)`: learned, so made anew at each call."""
-        return waves(self.angles(grid, layer))
-
     def no_weight_decay(self) -> set[str]:
         """`frequencies`."""
         return {"frequencies"}
@@ -152,7 +156,7 @@ class RopeMixed(Rotary):
 
 
 @register_encoder("as2drope")
-class ScaledRope(Rotary):
+class ScaledRope(RopeAxial):
     """Axial rotary with coordinates scaled to a base grid, so that other resolutions stay in the trained range.
 
     Args:
@@ -166,10 +170,9 @@ class ScaledRope(Rotary):
     paper = "Chu et al., 2024 (VisionLLaMA)"
 
     def __init__(self, dim: int, grid: GridLike, heads: int, base: int = 14, temperature: float = 100.0):
-        super().__init__(dim, grid, heads)
+        super().__init__(dim, grid, heads, temperature)
         self.base = as_size(base, "base")
-        self.temperature = as_positive(temperature, "temperature")
 
-    def _angles(self, grid: Grid) -> Tensor:
-        row, column = (axis.double() * (self.base / side) for axis, side in zip(grid.coordinates(), grid, strict=True))
-        return self._axial(row, column, self.temperature)
+    def _coordinates(self, grid: Grid) -> tuple[Tensor, Tensor]:
+        row, column = super()._coordinates(grid)
+        return row * (self.base / grid.height), column * (self.base / grid.width)
