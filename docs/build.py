@@ -15,6 +15,7 @@ import build_curves
 import build_explorer
 import build_generators
 import build_pesi
+import build_pets
 import build_replication
 import build_results
 import build_scaling
@@ -64,6 +65,7 @@ TABLES = {
     **build_results.TABLES,
     **build_replication.TABLES,
     **build_curves.TABLES,
+    **build_pets.TABLES,
     **build_generators.TABLES,
     **build_claims.TABLES,
     **build_scaling.TABLES,
@@ -94,6 +96,7 @@ def main() -> None:
     build_three_cell.draw(images)
     build_explorer.draw(images)
     build_replication.draw(images)
+    build_pets.draw(images)
     if (Path(os.environ.get("LOOPE_WEIGHTS", "")) / build_walkthrough.WEIGHTS).is_file():
         build_walkthrough.draw(images)
     else:

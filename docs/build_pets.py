@@ -1,0 +1,60 @@
+"""All encoders on Pets together, for docs/results/replication.md: Table 1 has some of them, Table 2 the others."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from build_replication import PAGE, PETS, in_points
+from build_results import RUNS
+from loope.core.files import write_atomic
+from loope.experiments.results import folder_of, read_result
+from loope.experiments.statistics import paired
+from loope.experiments.table import get_table
+from loope.reports.experiments import learning_curves
+from loope.reports.plots import png
+
+SEEDS = range(PETS[0].seeds)
+
+
+def pets() -> str:
+    """Accuracy of each seed, the best first, and what LOOPE has more."""
+    scores: dict[str, dict[int, float]] = {}
+    for encoder, result in _finished():
+        scores.setdefault(encoder, {})[result["run"]["seed"]] = 100 * result["metrics"]["top1"]
+    seeds = " | ".join(f"seed {seed}" for seed in SEEDS)
+    lines = [f"| top-1 on test, % | {seeds} | mean | LOOPE less it |", "|---" + "|---:" * (len(SEEDS) + 2) + "|"]
+    for encoder, found in sorted(scores.items(), key=lambda each: -_mean(each[1])):
+        cells = [f"{found[seed]:.1f}" if seed in found else "-" for seed in SEEDS]
+        compared = encoder != "LOOPE" and found.keys() & scores.get("LOOPE", {}).keys()
+        less = in_points(paired(scores["LOOPE"], found)) if compared else "-"
+        lines.append(f"| {encoder} | {' | '.join(cells)} | {_mean(found):.1f} | {less} |")
+    return "\n".join(lines) if scores else "*None of its runs is done.*"
+
+
+def draw(images: Path) -> None:
+    """Accuracy on validation by epoch, a line for each run."""
+    curves: dict[str, list[list[tuple[float, float]]]] = {}
+    for encoder, result in _finished():
+        points = [(each["epoch"], 100 * each["metrics"]["top1"]) for each in result["history"]]
+        curves.setdefault(encoder, []).append(points)
+    if curves:
+        write_atomic(images / "replication-pets.png", png(learning_curves(curves, "epoch", "top-1 on validation, %")))
+
+
+def _finished() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Encoder and result of every run that is done."""
+    for part in PETS:
+        for entry in get_table(part.table).select("laptop", *part.only):
+            # Table 1 has its encoders side by side, Table 2 one below the other.
+            encoder = next(iter(entry.cells)) if part.table == "table1" else entry.row
+            for seed in SEEDS:
+                result = read_result(folder_of(entry.run.with_seed(seed), RUNS))
+                if result:
+                    yield encoder, result
+
+
+def _mean(scores: dict[int, float]) -> float:
+    return sum(scores.values()) / len(scores)
+
+
+TABLES: dict[tuple[str, str], Callable[[], str]] = {(PAGE, "pets"): pets}
