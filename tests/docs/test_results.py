@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 import loope
 from loope.core.labels import VOID
@@ -14,7 +15,7 @@ from loope.data.segmentation import CamVid, SegmentationSource
 from loope.data.segmentation.camvid import LABELS
 from loope.experiments.spec import Run
 from tests.docs import test_documents  # noqa: F401  (loads the builders)
-from tests.weights import data
+from tests.weights import data, weights
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 
@@ -42,6 +43,12 @@ def test_the_runs_on_pets_that_are_told_in_words():
     files = (next(RESULTS.glob(f"runs/pets-*-{key}/run.json")) for key in keys)
     found = [json.loads(file.read_text())["metrics"]["top1"] for file in files]
     assert [f"{100 * top1:.1f}" for top1 in found] == list(stated.groups())
+
+
+def test_how_large_the_own_table_is_that_new_encoders_are_compared_with():
+    own = load_file(weights("vit_tiny_patch16_224.safetensors"))["pos_embed"][0, 1:]  # the class token comes first
+    page = " ".join((RESULTS / "replication.md").read_text().split())
+    assert f"(the model's own table has {own.square().mean().sqrt():.2f})" in page
 
 
 def test_encoders_that_end_low_are_run_for_longer():
