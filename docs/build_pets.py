@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
 
 import loope
 from build_replication import PAGE, PETS, in_points
-from build_results import RUNS
+from build_results import results_of
 from loope.core.files import write_atomic
-from loope.experiments.results import folder_of, read_result
 from loope.experiments.statistics import paired
 from loope.experiments.table import get_table
 from loope.reports.experiments import learning_curves
@@ -29,11 +29,11 @@ def pets() -> str:
         added[encoder] = _added(result["run"]["encoder"])
     heads = ("top-1 on test, %", *(f"seed {seed}" for seed in SEEDS), "mean", "LOOPE less it", "added at the start")
     lines = [f"| {' | '.join(heads)} |", "|---" + "|---:" * (len(heads) - 1) + "|"]
-    for encoder, found in sorted(scores.items(), key=lambda each: -_mean(each[1])):
+    for encoder, found in sorted(scores.items(), key=lambda each: -fmean(each[1].values())):
         cells = [f"{found[seed]:.1f}" if seed in found else "-" for seed in SEEDS]
         compared = encoder != "LOOPE" and found.keys() & scores.get("LOOPE", {}).keys()
         less = in_points(paired(scores["LOOPE"], found)) if compared else "-"
-        lines.append(f"| {encoder} | {' | '.join(cells)} | {_mean(found):.1f} | {less} | {added[encoder]} |")
+        lines.append(f"| {encoder} | {' | '.join(cells)} | {fmean(found.values()):.1f} | {less} | {added[encoder]} |")
     return "\n".join(lines) if scores else "*None of its runs is done.*"
 
 
@@ -53,10 +53,8 @@ def _finished() -> Iterator[tuple[str, dict[str, Any]]]:
         for entry in get_table(part.table).select("laptop", *part.only):
             # Table 1 has its encoders side by side, Table 2 one below the other.
             encoder = next(iter(entry.cells)) if part.table == "table1" else entry.row
-            for seed in SEEDS:
-                result = read_result(folder_of(entry.run.with_seed(seed), RUNS))
-                if result:
-                    yield encoder, result
+            for result in results_of(entry):
+                yield encoder, result
 
 
 def _added(chosen: dict[str, Any]) -> str:
@@ -69,10 +67,6 @@ def _added(chosen: dict[str, Any]) -> str:
         if "embed" not in encoder.hooks():
             return "-"
         return f"{encoder(torch.zeros(1, 3, 224, 224)).square().mean().sqrt():.2f}"
-
-
-def _mean(scores: dict[int, float]) -> float:
-    return sum(scores.values()) / len(scores)
 
 
 TABLES: dict[tuple[str, str], Callable[[], str]] = {(PAGE, "pets"): pets}

@@ -9,7 +9,7 @@ from typing import Any
 from loope.data.segmentation.camvid import LABELS
 from loope.experiments.results import folder_of, read_result
 from loope.experiments.sheet import make_sheet
-from loope.experiments.table import get_table
+from loope.experiments.table import Entry, get_table
 from loope.reports.sheets import markdown
 
 RUNS = Path(__file__).parent / "results" / "runs"
@@ -19,10 +19,16 @@ SEEDS = range(5)
 def finished(name: str, epochs: int | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
     """Row and result of every run of a table that is done; of the preset's length, or so many epochs long."""
     for entry in get_table(name).with_epochs(epochs).entries("laptop"):
-        for seed in SEEDS:
-            result = read_result(folder_of(entry.run.with_seed(seed), RUNS))
-            if result:
-                yield entry.row, result
+        for result in results_of(entry):
+            yield entry.row, result
+
+
+def results_of(entry: Entry) -> Iterator[dict[str, Any]]:
+    """Of each seed that is done."""
+    for seed in SEEDS:
+        result = read_result(folder_of(entry.run.with_seed(seed), RUNS))
+        if result:
+            yield result
 
 
 def by_seed(name: str) -> dict[tuple[str, str], dict[int, float]]:
