@@ -13,13 +13,14 @@ from claim_rules import (
     Claim,
     aligned,
     better,
+    encoder_means,
     frequencies,
     living,
     on_three_cell,
     plus_minus,
     relative_near_chance,
 )
-from loope.experiments.statistics import over_seeds
+from loope.experiments.statistics import over_seeds, rank_correlation, rank_interval
 from loope.experiments.tables import alignment, table1, table4, table6
 
 SHOWN = {
@@ -55,7 +56,7 @@ def judged() -> list[Claim]:
             "inputs",
             on_three_cell("LOOPE, GELU", ["Static"]),
             living("inputs", "LOOPE, GELU"),
-        ),
+        )._replace(ours=True),
         *(
             better(
                 f"LOOPE beats {other} (Pets)",
@@ -82,7 +83,7 @@ def judged() -> list[Claim]:
             "not compared",
             "table4",
             on_three_cell("LOOPE", LEFT_OUT),
-        ),
+        )._replace(ours=True),
         better(
             "Coordinates drive LOOPE's gain",
             "coordinates only 93.7, RGB only 92.2, static 91.9 (means of the four questions)",
@@ -128,8 +129,25 @@ def judged() -> list[Claim]:
 
 def claims() -> str:
     """All of them as a table."""
-    lines = ["| the paper's claim | published | here | verdict |", "|---|---|---|---|"]
-    lines += [f"| {each.claim} | {each.published} | {each.found} | **{each.verdict}** |" for each in judged()]
+    lines = ["| claim | published | here | verdict |", "|---|---|---|---|"]
+    for claim, published, found, verdict, ours in judged():
+        lines.append(f"| {'(ours) ' * ours}{claim} | {published} | {found} | **{verdict}** |")
+    return "\n".join(lines)
+
+
+def correlations() -> str:
+    """How PESI goes with accuracy, over all encoders and over those that the budget was long enough for."""
+    lines = ["| rank correlation | encoders | | 95 % interval |", "|---|---|---:|---:|"]
+    averages = encoder_means("Average", table="table4")
+    for accuracy, score in alignment.PAIRS.items():
+        means = encoder_means(score, accuracy)
+        learned = {row: pair for row, pair in means.items() if averages[row] > (80.0,)}
+        for words, some in {"all": means, "that end above 80 %": learned}.items():
+            if len(some) > 3:
+                found = rank_correlation(*zip(*some.values(), strict=True))
+                low, high = rank_interval(found, len(some))
+                what = f"{score}, {accuracy.lower()} accuracy"
+                lines.append(f"| {what} | {len(some)}, {words} | {found:+.2f} | {low:+.2f} to {high:+.2f} |")
     return "\n".join(lines)
 
 
@@ -141,15 +159,23 @@ def summary() -> str:
     for row, words in SHOWN.items():
         mean, half, count = over_seeds(list(cells[row, "Average"].values()))
         told.append(f"{words} {mean:.1f}{plus_minus(half)} (n = {count})")
-    verdicts = [each.verdict for each in judged()]
-    counts = ", ".join(f"{verdicts.count(kind)} *{kind}*" for kind in (HOLDS, FAILS, OPEN, EARLY) if kind in verdicts)
+    published, own = ([each.verdict for each in judged() if each.ours == ours] for ours in (False, True))
     lines = (
         f"{done} of {planned} runs are done. Average accuracy on Three-Cell, 7x7 cells, in percent, with its "
         "95 % interval over seeds:",
         f"{', '.join(told)}.",
-        f"Verdicts on {len(verdicts)} claims: {counts}.",
+        f"Verdicts on {len(published)} claims of the paper: {_counts(published)};",
+        f"on {len(own)} of our own: {_counts(own)}.",
     )
     return "\n".join(lines)
 
 
-TABLES: dict[tuple[str, str], Callable[[], str]] = {(PAGE, "claims"): claims, ("README.md", "replication"): summary}
+def _counts(verdicts: list[str]) -> str:
+    return ", ".join(f"{verdicts.count(kind)} *{kind}*" for kind in (HOLDS, FAILS, OPEN, EARLY) if kind in verdicts)
+
+
+TABLES: dict[tuple[str, str], Callable[[], str]] = {
+    (PAGE, "claims"): claims,
+    (PAGE, "correlations"): correlations,
+    ("README.md", "replication"): summary,
+}

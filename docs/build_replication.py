@@ -42,7 +42,7 @@ class Part(NamedTuple):
 
 FIVE = ("No PE |*", "1D Sinusoid |*", "Static |*", "LOOPE |*", "2D sin/cos |*")
 OTHERS = (
-    *("ResNet-50 |*", "Learnable |*", "CPE |*", "RPE |*", "LFF (Fourier) |*", "2D Sinusoid |*", "AS2DRoPE |*"),
+    *("ResNet* |*", "Learnable |*", "CPE |*", "RPE |*", "LFF (Fourier) |*", "2D Sinusoid |*", "AS2DRoPE |*"),
     *("RoPE mixed |*", "ALiBi 2D |*"),
 )
 LONG = 90  # epochs: three times the budget

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import sys
 from collections import Counter
 
@@ -66,7 +67,9 @@ def verdicts():
 def test_where_all_is_as_published_all_claims_hold(folder):
     write(folder, PAPER)
     assert Counter(verdicts().values()) == {HOLDS: 18}
-    assert "Verdicts on 18 claims: 18 *holds*." in claims.summary()
+    assert "Verdicts on 16 claims of the paper: 16 *holds*;\non 2 of our own: 2 *holds*." in claims.summary()
+    own = {line.split(" | ")[0] for line in claims.claims().splitlines() if "(ours)" in line}
+    assert len(own) == 2
 
 
 def test_where_loope_is_no_better_the_claims_about_it_do_not_hold(folder):
@@ -123,6 +126,28 @@ def test_the_page_can_be_laid_out_at_any_time(folder):
     assert "nan" not in shown
     assert "X_C depends on the image in 1 of 1 seeds" in shown
     assert replication.progress()[0] == 5
+
+
+def test_pesi_is_correlated_over_all_encoders_and_over_those_that_learned(folder):
+    write(folder, PAPER)  # PESI follows accuracy
+    counts = re.findall(r"\| (\d+), ([^|]+) \| \+1.00 \|", claims.correlations())
+    assert counts == 2 * [("12", "all"), ("6", "that end above 80 %")]
+    write(folder, PAPER | dict.fromkeys(("sinusoid", "gilbert", "loope"), 0.5))
+    assert "80 %" not in claims.correlations()  # three are too few for an interval
+
+
+def test_the_static_curve_is_a_generator_that_moves_nothing(folder):
+    write(folder, PAPER)
+    for place in folder.glob(f"*-loope-*/{RESULT}"):
+        result = json.loads(place.read_text())
+        size = 1 - result["metrics"]["average"]  # the less the better, and the static curve is worse
+        place.write_text(
+            json.dumps(result | {"metrics": result["metrics"] | {"offset_size": size, "offset_swapped": 0}})
+        )
+    moved, with_static = (line.split(" | ") for line in generators.movement().splitlines()[2:4])
+    assert moved[1:3] == ["20, that move patches", "-1.00"]
+    assert with_static[1].startswith("25, the static curve's")
+    assert -0.9 < float(with_static[2]) < 0.9
 
 
 def test_generators_that_do_not_see_the_image_are_counted(folder):

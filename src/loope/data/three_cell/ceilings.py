@@ -77,7 +77,7 @@ def ceiling_if_alike(grid: Grid, looks: Tensor) -> dict[str, float]:
     require(
         looks.shape == (grid.size,), f"looks must have {grid.size} numbers for {grid} cells, got {list(looks.shape)}."
     )
-    looks = looks.unique(return_inverse=True)[1]
+    _, looks = torch.unique(looks, return_inverse=True)
     kinds = int(looks.max()) + 1
     counts = count_triples(grid)
     of_case = 1 / (3 * torch.tensor([counts.shorter, counts.equal, counts.longer], dtype=torch.float64))
