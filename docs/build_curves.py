@@ -1,20 +1,24 @@
 """How encoders learned on Three-Cell, for docs/results/replication.md: plateaus, longer runs, where they began."""
 
 from collections.abc import Callable
+from functools import partial
 from itertools import islice
 
 import torch
 
 import loope
-from build_replication import FIVE, LONG, OTHERS, PAGE
+from build_replication import FIVE, LARGE_EPOCHS, LONG, OTHERS, PAGE
 from build_results import by_seed, finished
 from loope.experiments.build import build_model
 from loope.experiments.statistics import over_seeds
 from loope.experiments.table import get_table
 
 
-def saturation() -> str:
-    """Validation accuracy towards the end of the budget: who was still learning; and when plateaus were left."""
+def saturation(epochs: int | None = None) -> str:
+    """Validation accuracy towards the end of the budget: who was still learning; and when plateaus were left.
+
+    Of the runs of the preset's length, or of those so many epochs long.
+    """
     heads = (
         "average on validation, %",
         "first above 75, epoch",
@@ -25,7 +29,7 @@ def saturation() -> str:
     )
     lines = [f"| {' | '.join(heads)} |", "|---|---:|---:|---:|---:|---:|"]
     curves: dict[str, list[list[float]]] = {}
-    for row, result in finished("table4"):
+    for row, result in finished("table4", epochs):
         curves.setdefault(row, []).append([100 * epoch["metrics"]["average"] for epoch in result["history"]])
     for row, seeds in curves.items():
         places = (len(seeds[0]) // 2 - 1, -6, -1)
@@ -72,6 +76,7 @@ def beginnings() -> str:
 
 TABLES: dict[tuple[str, str], Callable[[], str]] = {
     (PAGE, "saturation"): saturation,
+    (PAGE, "saturation-14x14"): partial(saturation, LARGE_EPOCHS),
     (PAGE, "beginnings"): beginnings,
     (PAGE, "longer"): longer,
 }
