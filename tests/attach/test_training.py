@@ -15,6 +15,8 @@ from tests.attach.models import TIMM_MODELS, images, loss, make, make_attached
 every_timm_model = pytest.mark.parametrize("name", TIMM_MODELS)
 # Parameters that are positions rather than weights; all other encoders have none, or weights alone.
 POSITIONS = {"learned": "table", "fourier": "projection", "irpe": "tables", "rope_mixed": "frequencies"}
+# Of transformers, under its new name and its old, deprecated one; of timm.
+ENABLES_CHECKPOINTING = ("activation_checkpointing_enable", "gradient_checkpointing_enable", "set_grad_checkpointing")
 
 
 @every_timm_model
@@ -67,19 +69,19 @@ def test_gradient_checkpointing_gives_the_same_gradients(name, encoder):
     for checkpointing in (False, True):
         model = make_attached(name, encoder).train()
         if checkpointing:
-            enable = getattr(model, "gradient_checkpointing_enable", None) or model.set_grad_checkpointing
+            enable = next(getattr(model, each) for each in ENABLES_CHECKPOINTING if hasattr(model, each))
             if name == "CrossViT":  # has none, with or without us
                 with pytest.raises(AssertionError, match="gradient checkpointing not supported"):
                     enable()
                 return
             enable()
         count = Counter()
-        for block in model.loope.branches[0].blocks:
-            block.register_forward_pre_hook(lambda module, args, count=count: count.update([module]))
+        for attention in model.loope.branches[0].attentions:  # what is inside a block: hooks of its own may run once
+            attention.register_forward_pre_hook(lambda module, args, count=count: count.update([module]))
         loss(model, images(model)).backward()
         runs.append(set(count.values()))
         gradients.append({key: each.grad for key, each in model.named_parameters() if each.grad is not None})
-    assert runs == [{1}, {2}]  # each block, again on the way back
+    assert runs == [{1}, {2}]  # each of them, again on the way back
     assert gradients[0].keys() == gradients[1].keys()
     for key in gradients[0]:
         torch.testing.assert_close(gradients[1][key], gradients[0][key], atol=1e-5, rtol=1e-3)
