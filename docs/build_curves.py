@@ -8,7 +8,7 @@ import torch
 
 import loope
 from build_replication import FIVE, LARGE_EPOCHS, LONG, OTHERS, PAGE
-from build_results import by_seed, finished
+from build_results import NONE_DONE, by_seed, finished
 from loope.experiments.build import build_model
 from loope.experiments.statistics import over_seeds
 from loope.experiments.table import get_table
@@ -36,7 +36,7 @@ def saturation(epochs: int | None = None) -> str:
         means = " | ".join(f"{sum(curve[place] for curve in seeds) / len(seeds):.1f}" for place in places)
         left = [next((epoch for epoch, score in enumerate(curve, 1) if score > 75), None) for curve in seeds]
         lines.append(f"| {row} | {_range(left)} | {means} | {len(seeds)} |")
-    return "\n".join(lines)
+    return "\n".join(lines) if curves else NONE_DONE
 
 
 def _range(epochs: list[int | None]) -> str:
@@ -54,7 +54,7 @@ def longer() -> str:
         seed = result["run"]["seed"]
         before, after = (100 * each["metrics"]["average"] for each in (short[row, seed], result))
         lines.append(f"| {row} | {seed} | {before:.1f} | {after:.1f} |")
-    return "\n".join(lines) if len(lines) > 2 else "*None of its runs is done.*"
+    return "\n".join(lines) if len(lines) > 2 else NONE_DONE
 
 
 def beginnings() -> str:

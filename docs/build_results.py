@@ -14,6 +14,7 @@ from loope.reports.sheets import markdown
 
 RUNS = Path(__file__).parent / "results" / "runs"
 SEEDS = range(5)
+NONE_DONE = "*None of its runs is done.*"
 
 
 def finished(name: str, epochs: int | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -51,7 +52,7 @@ def beside_published(name: str, epochs: int | None = None) -> str:
     sheet = make_sheet(get_table(name).with_epochs(epochs), "laptop", SEEDS, RUNS)
     rows = [(row, cells) for row, cells in sheet.rows if any(cell.ours is not None for cell in cells)]
     if not rows:
-        return "*None of its runs is done.*"
+        return NONE_DONE
     return markdown(replace(sheet, rows=rows)).split("\n\n", 1)[1].rstrip()
 
 
