@@ -13,6 +13,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 import build_claims
 import build_curves
 import build_explorer
+import build_frequencies
 import build_generators
 import build_pesi
 import build_pets
@@ -68,6 +69,7 @@ TABLES = {
     **build_pets.TABLES,
     **build_generators.TABLES,
     **build_claims.TABLES,
+    **build_frequencies.TABLES,
     **build_scaling.TABLES,
     **build_three_cell.TABLES,
 }

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from build_replication import PAGE, chance, in_points
+from build_replication import LARGE_EPOCHS, PAGE, chance, in_points
 from build_results import by_seed, finished
 from loope.experiments.statistics import paired, rank_correlation, rank_interval
 from loope.experiments.tables import inputs
 
-TRAINED = (("table4", None), ("inputs", None), ("table6", None), ("table1", None), ("table4", 40))
+TRAINED = (("table4", None), ("inputs", None), ("table6", None), ("table1", None), ("table4", LARGE_EPOCHS))
 
 
 def generators() -> str:

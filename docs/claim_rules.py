@@ -74,12 +74,7 @@ def frequencies() -> Claim:
     """LOOPE's sensitivity to the frequency set is below that of the two others."""
     claim = "LOOPE is least sensitive to frequencies"
     published = "0.0052; 1D sinusoid 0.0278; static 0.0225, which does not follow from its accuracies"
-    cells = by_seed("table6")
-    by_column: dict[str, dict[int, float]] = {}
-    for column in table6.COLUMNS:
-        outputs = [cells.get((row, column), {}) for row in table6.SETS]
-        seeds = set.intersection(*(set(each) for each in outputs))
-        by_column[column] = {seed: _sensitivity([each[seed] / 100 for each in outputs]) for seed in seeds}
+    by_column = sensitivities()
     loope = by_column.pop("LOOPE")
     if not all(loope.keys() & other.keys() for other in by_column.values()):
         return Claim(claim, published, "no seed has all sets", EARLY)
@@ -89,8 +84,15 @@ def frequencies() -> Claim:
     return Claim(claim, published, told, judge(list(found.values())) if done else EARLY)
 
 
-def _sensitivity(outputs: list[float]) -> float:
-    return sensitivity(outputs, list(table6.sets("laptop").values()), table6.width("laptop"))
+def sensitivities() -> dict[str, dict[int, float]]:
+    """Encoder -> seed -> how much accuracy moves with the frequency set, of seeds that have all sets."""
+    cells, names, width = by_seed("table6"), list(table6.sets("laptop").values()), table6.width("laptop")
+    found: dict[str, dict[int, float]] = {}
+    for column in table6.COLUMNS:
+        outputs = [cells.get((row, column), {}) for row in table6.SETS]
+        seeds = sorted(set.intersection(*(set(each) for each in outputs)))
+        found[column] = {seed: sensitivity([each[seed] / 100 for each in outputs], names, width) for seed in seeds}
+    return found
 
 
 def relative_near_chance() -> Claim:

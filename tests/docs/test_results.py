@@ -60,6 +60,18 @@ def test_encoders_that_end_low_are_run_for_longer():
     assert low == set(replication.STUCK)
 
 
+def test_what_is_told_of_the_frequency_sets_in_words():
+    page = " ".join((RESULTS / "replication.md").read_text().split())
+    scores = sys.modules["build_results"].by_seed("table6")
+    means = {cell: sum(seeds.values()) / len(seeds) for cell, seeds in scores.items()}
+    lost = [means["Random", column] - means["Geometric", column] for column in ("1D Sinusoid", "Static", "LOOPE")]
+    stated = re.search(r"1D sinusoids lose ([\d.]+) points, the static curve ([\d.]+), LOOPE ([\d.]+)\.", page)
+    assert [f"{points:.1f}" for points in lost] == list(stated.groups())
+    found = sys.modules["claim_rules"].sensitivities()
+    ratios = sorted(found["1D Sinusoid"][seed] / found["LOOPE"][seed] for seed in found["LOOPE"])
+    assert f"1D sinusoids are {ratios[0]:.1f} to {ratios[-1]:.1f} times as sensitive" in page
+
+
 def test_what_a_constant_scores_on_camvid():
     data("camvid")
     targets = [masks for _, masks in SegmentationSource(CamVid("test"), 8, (240, 320)).batches(0)]
