@@ -13,7 +13,9 @@ import loope
 from loope.core.labels import VOID
 from loope.data.segmentation import CamVid, SegmentationSource
 from loope.data.segmentation.camvid import LABELS
+from loope.experiments.build import build_model
 from loope.experiments.spec import Run
+from loope.experiments.table import get_table
 from tests.docs import test_documents  # noqa: F401  (loads the builders)
 from tests.weights import data, weights
 
@@ -58,6 +60,17 @@ def test_encoders_that_end_low_are_run_for_longer():
         ends.setdefault(row, []).append(result["history"][-1]["metrics"]["average"])
     low = {f"{row} |*" for row, found in ends.items() if sum(found) / len(found) < 0.8} - {"No PE |*"}
     assert low == set(replication.STUCK)
+
+
+@pytest.mark.parametrize(("row", "alive"), [("LOOPE |*", [True] * 5), ("LOOPE, 14x14 |*", [False] * 3 + [True])])
+def test_which_generators_on_three_cell_start_alive(row, alive):
+    run = get_table("table4").select("laptop", row)[0].run
+    shown = loope.ThreeCell(size=40, grid=run.data.options["grid"], cell=run.data.options["cell"])
+    images = torch.stack([image for image, _ in shown]) * 2 - 1  # as in training
+    for seed, lives in enumerate(alive):
+        encoder = build_model(run.with_seed(seed), 6).loope.encoders[0][0].eval()
+        with torch.no_grad():
+            assert bool(encoder.offsets(images).std(0).max() > 0) == lives, f"seed {seed}"
 
 
 def test_what_is_told_of_the_frequency_sets_in_words():
