@@ -1,7 +1,6 @@
 """Which attention to train with in bfloat16 on this CPU: PyTorch's fused kernel, which timm takes by default, or plain.
 
-In bfloat16 the fused kernel can take longer than in float32; TIMM_FUSED_ATTN=0, which timm reads, does without it, and
-rounds the attention weights to bfloat16, which the kernel does not.
+In bfloat16 the fused kernel can take longer than in float32; TIMM_FUSED_ATTN=0, which timm reads, does without it.
 Nothing is claimed of CPUs at large: docs/scaling.md has what was measured on one. Steps forward and backward take turns
 in one process, on one thread.
 

@@ -48,7 +48,7 @@ OTHERS = (
 LONG = 90  # epochs: three times the budget
 # Ended below 80 % when the budget ran out; put into the plan when that was seen.
 STUCK = ("Learnable |*", "RPE |*", "LFF (Fourier) |*", "2D Sinusoid |*", "ALiBi 2D |*")
-LARGE, LARGE_EPOCHS = ("*, 14x14 |*",), 40  # five times the preset's, which would end on the first plateau
+LARGE, LARGE_EPOCHS = ("*, 14x14 |*",), 40  # epochs: five times the preset's
 PETS = (
     Part("Pets: 1D encoders, and the model's own table", "table1", ("Oxford-IIIT / ViT-Base*",), 2),
     Part(
