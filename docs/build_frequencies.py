@@ -1,13 +1,15 @@
-"""What is behind the frequency sets of docs/results/replication.md: how many channels they use, and each seed."""
+"""What is behind the frequency sets of docs/results/replication.md: their channels, each seed, another reading."""
 
 from collections.abc import Callable
 
 from build_replication import PAGE
-from claim_rules import sensitivities
+from claim_rules import in_words, on_frequencies, sensitivities
 from loope.encoders.frequencies import frequency_set
+from loope.experiments.statistics import Difference, paired
 from loope.experiments.tables import table6
 
 CELLS = {"laptop": 7 * 7, "paper": 14 * 14}
+OTHERS = table6.COLUMNS[:2]  # than LOOPE
 LEAST = 0.1  # radians from the first patch to the last: a channel that turns by less is nearly a constant
 
 
@@ -15,13 +17,14 @@ def turning() -> str:
     """How many channels of each set tell positions apart."""
     wide = {preset: table6.width(preset) for preset in CELLS}
     head = " | ".join(f"of {wide[preset]} channels over {cells} positions" for preset, cells in CELLS.items())
-    lines = [f"| turn by more than {LEAST:g} | {head} |", "|---|---:|---:|"]
+    lines = [f"| change their phase by more than {LEAST:g} from first to last | {head} |", "|---|---:|---:|"]
     for row in table6.SETS:
         counts = [
             int((frequency_set(table6.sets(preset)[row], wide[preset]) * (cells - 1) > LEAST).sum())
             for preset, cells in CELLS.items()
         ]
-        lines.append(f"| {row} | {counts[0]} | {counts[1]} |")
+        shares = [f"{count} ({count / wide[preset]:.0%})" for count, preset in zip(counts, CELLS, strict=True)]
+        lines.append(f"| {row} | {' | '.join(shares)} |")
     return "\n".join(lines)
 
 
@@ -35,7 +38,32 @@ def seeds() -> str:
     return "\n".join(lines)
 
 
+def differences(default: bool) -> dict[str, Difference]:
+    """What hangs on the original set: A.6's, or in its place the default of the encoders."""
+    scores, moved = on_frequencies(default), sensitivities(default)
+    pairs = {
+        **{f"sensitivity, {other} less LOOPE": (moved[other], moved["LOOPE"]) for other in OTHERS},
+        **{f"LOOPE less {other}": (scores["Original", "LOOPE"], scores["Original", other]) for other in OTHERS},
+        **{
+            f"*Geometric* less it, {column}": (scores["Geometric", column], scores["Original", column])
+            for column in table6.COLUMNS
+        },
+    }
+    return {name: paired(*pair) for name, pair in pairs.items()}
+
+
+def readings() -> str:
+    """Both readings side by side."""
+    lines = ["| *Original* is | 0.978^i, as in A.6 | the default of the encoders |", "|---|---:|---:|"]
+    as_default = differences(default=True)
+    for name, found in differences(default=False).items():
+        digits = 4 if name.startswith("sensitivity") else 1
+        lines.append(f"| {name} | {in_words(found, digits)} | {in_words(as_default[name], digits)} |")
+    return "\n".join(lines)
+
+
 TABLES: dict[tuple[str, str], Callable[[], str]] = {
     (PAGE, "turning"): turning,
     (PAGE, "sensitivities"): seeds,
+    (PAGE, "readings"): readings,
 }

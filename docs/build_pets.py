@@ -24,7 +24,7 @@ def pets() -> str:
     """Accuracy of each seed, the best first, what LOOPE has more, and how much is added to tokens before training."""
     scores: dict[str, dict[int, float]] = {}
     added = {}
-    for encoder, result in _finished():
+    for encoder, result in finished():
         scores.setdefault(encoder, {})[result["run"]["seed"]] = 100 * result["metrics"]["top1"]
         added[encoder] = _added(result["run"]["encoder"])
     heads = ("top-1 on test, %", *(f"seed {seed}" for seed in SEEDS), "mean", "LOOPE less it", "added at the start")
@@ -40,14 +40,14 @@ def pets() -> str:
 def draw(images: Path) -> None:
     """Accuracy on validation by epoch, a line for each run."""
     curves: dict[str, list[list[tuple[float, float]]]] = {}
-    for encoder, result in _finished():
+    for encoder, result in finished():
         points = [(each["epoch"], 100 * each["metrics"]["top1"]) for each in result["history"]]
         curves.setdefault(encoder, []).append(points)
     if curves:
         write_atomic(images / "replication-pets.png", png(learning_curves(curves, "epoch", "top-1 on validation, %")))
 
 
-def _finished() -> Iterator[tuple[str, dict[str, Any]]]:
+def finished() -> Iterator[tuple[str, dict[str, Any]]]:
     """Encoder and result of every run that is done."""
     for part in PETS:
         for entry in get_table(part.table).select("laptop", *part.only):

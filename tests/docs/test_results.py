@@ -4,6 +4,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from statistics import fmean, stdev
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from loope.data.segmentation import CamVid, SegmentationSource
 from loope.data.segmentation.camvid import LABELS
 from loope.experiments.build import build_model
 from loope.experiments.spec import Run
+from loope.experiments.statistics import paired
 from loope.experiments.table import get_table
 from tests.docs import test_documents  # noqa: F401  (loads the builders)
 from tests.weights import data, weights
@@ -83,6 +85,55 @@ def test_what_is_told_of_the_frequency_sets_in_words():
     found = sys.modules["claim_rules"].sensitivities()
     ratios = sorted(found["1D Sinusoid"][seed] / found["LOOPE"][seed] for seed in found["LOOPE"])
     assert f"1D sinusoids are {ratios[0]:.1f} to {ratios[-1]:.1f} times as sensitive" in page
+
+
+def test_what_would_be_said_if_the_original_set_were_the_default():
+    rules, columns = sys.modules["claim_rules"], ("1D Sinusoid", "Static", "LOOPE")
+    scores = rules.on_frequencies(default=True)
+    geometric = [paired(scores["Geometric", column], scores["Original", column]) for column in columns]
+    best = [
+        paired(scores[row, "LOOPE"], scores[row, other])
+        for row in ("Original", "Arithmetic", "Geometric", "Random")
+        for other in columns[:2]
+    ]
+    moved = rules.sensitivities(default=True)
+    sensitive = [paired(moved[other], moved["LOOPE"]) for other in columns[:2]]
+    assert [rules.judge(parts) for parts in (geometric, best, sensitive)] == [rules.FAILS, rules.FAILS, rules.OPEN]
+
+
+def test_which_runs_of_the_frequency_sets_were_still_learning():
+    page = " ".join((RESULTS / "replication.md").read_text().split())
+    ends, gaining = {}, []
+    for entry in get_table("table6").entries("laptop"):
+        (column,) = entry.cells
+        for result in sys.modules["build_results"].results_of(entry):
+            averages = [100 * epoch["metrics"]["average"] for epoch in result["history"]]
+            ends.setdefault((entry.row, column), []).append(averages[-1])
+            gaining += [column] * (averages[-1] - averages[-6] > 1)
+    low = ends["Geometric", "1D Sinusoid"]
+    assert f"1D sinusoids end at {min(low):.0f} to {max(low):.0f} % on validation" in page
+    assert (len(gaining), gaining.count("1D Sinusoid")) == (4, 2)
+    assert "Four of the 36 runs, two of them of 1D sinusoids, gain more than a point" in page
+
+
+def test_by_how_much_the_convolution_mixer_is_above_loope():
+    page = " ".join((RESULTS / "replication.md").read_text().split())
+    scores = sys.modules["build_results"].by_seed("inputs")
+    mixer, usual = (scores[f"LOOPE{which}", "Average"] for which in (", convolution mixer", " (RGB + coordinates)"))
+    found = paired(mixer, usual)
+    assert f"by {found.mean:.1f} ± {found.half:.1f} (3 seeds, p {found.p:.3f}, uncorrected)" in page
+
+
+def test_how_far_the_learned_table_is_above_loope_on_pets_if_the_spread_of_all_encoders_is_taken():
+    page = " ".join((RESULTS / "replication.md").read_text().split())
+    scores = {}
+    for encoder, result in sys.modules["build_pets"].finished():
+        scores.setdefault(encoder, {})[result["run"]["seed"]] = 100 * result["metrics"]["top1"]
+    spread = stdev(found[1] - found[0] for found in scores.values())  # what seeds do to all alike is no noise
+    lead = fmean(scores["Learnable"].values()) - fmean(scores["LOOPE"].values())
+    assert len(scores) == 10
+    assert f"({spread:.1f} points for a difference, nine degrees of freedom), {lead:.1f} points" in page
+    assert 4 <= lead / (spread / 2**0.5) < 4.5
 
 
 def test_what_a_constant_scores_on_camvid():
