@@ -9,6 +9,7 @@ import torch
 import loope
 from build_replication import FIVE, LARGE_EPOCHS, LONG, OTHERS, PAGE
 from build_results import NONE_DONE, by_seed, finished
+from loope.core.three_cell import TASKS
 from loope.experiments.build import build_model
 from loope.experiments.statistics import over_seeds
 from loope.experiments.table import get_table
@@ -49,11 +50,15 @@ def _range(epochs: list[int | None]) -> str:
 def longer() -> str:
     """What three times the budget does for the encoders that were on a plateau, seed by seed."""
     short = {(row, result["run"]["seed"]): result for row, result in finished("table4")}
-    lines = ["| average on test, % | seed | 30 epochs | 90 epochs |", "|---|---:|---:|---:|"]
+    questions = " | ".join(task.replace("_", " ") for task in TASKS)
+    lines = [
+        f"| on test, % | seed | average, 30 epochs | average, 90 epochs | {questions} |",
+        "|---" + "|---:" * (3 + len(TASKS)) + "|",
+    ]
     for row, result in finished("table4", LONG):
-        seed = result["run"]["seed"]
-        before, after = (100 * each["metrics"]["average"] for each in (short[row, seed], result))
-        lines.append(f"| {row} | {seed} | {before:.1f} | {after:.1f} |")
+        seed, after = result["run"]["seed"], result["metrics"]
+        shown = (short[row, seed]["metrics"]["average"], after["average"], *(after[task] for task in TASKS))
+        lines.append(f"| {row} | {seed} | {' | '.join(f'{100 * score:.1f}' for score in shown)} |")
     return "\n".join(lines) if len(lines) > 2 else NONE_DONE
 
 
