@@ -136,6 +136,22 @@ def test_how_far_the_learned_table_is_above_loope_on_pets_if_the_spread_of_all_e
     assert 4 <= lead / (spread / 2**0.5) < 4.5
 
 
+def test_what_is_told_of_14x14_in_words():
+    page = " ".join((RESULTS / "replication.md").read_text().split())
+    replication, results = sys.modules["build_replication"], sys.modules["build_results"]
+    large = {row.removesuffix(", 14x14"): found for row, found in results.finished("table4", replication.LARGE_EPOCHS)}
+    less = {row: large["LOOPE"]["metrics"]["average"] - found["metrics"]["average"] for row, found in large.items()}
+    below = (f"{-100 * less[other]:.1f}" for other in ("2D sin/cos", "1D Sinusoid"))
+    assert "LOOPE ends {} points below 2D sin/cos and {} below 1D sinusoids".format(*below) in page
+    assert f"LOOPE ends {100 * less['Static']:.1f} points above it, higher on each of the four questions" in page
+    assert f"the one seed has it ({100 * less['Static']:.1f})" in page
+    for task in ("distance", "orientation", "area", "vector_sum"):
+        assert large["LOOPE"]["metrics"][task] > large["Static"]["metrics"][task], task
+    cells = results.by_seed("table4")
+    small = [cells["LOOPE", "Average"][seed] - cells["Static", "Average"][seed] for seed in range(5)]
+    assert f"on 7x7 the five seeds reach from {min(small):.1f} to {max(small):.1f}" in page
+
+
 def test_what_a_constant_scores_on_camvid():
     data("camvid")
     targets = [masks for _, masks in SegmentationSource(CamVid("test"), 8, (240, 320)).batches(0)]
