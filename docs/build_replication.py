@@ -78,7 +78,7 @@ def planned() -> dict[str, Run]:
 
 def plan() -> str:
     """How far each part is."""
-    lines = ["| part | runs | done | minutes of training a run, so far |", "|---|---:|---:|---:|"]
+    lines = ["| part | runs | done | minutes of training a run |", "|---|---:|---:|---:|"]
     for part in PLAN:
         runs = {run.key: run for run in part.runs()}.values()
         results = [result for run in runs if (result := read_result(folder_of(run, RUNS)))]
