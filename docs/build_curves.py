@@ -62,6 +62,17 @@ def longer() -> str:
     return "\n".join(lines) if len(lines) > 2 else NONE_DONE
 
 
+def large_pesi() -> str:
+    """PESI after training beside the accuracy it is said to go with, on 14x14."""
+    lines = ["| after training | M_U | distance, % | M_D | orientation, % |", "|---|---:|---:|---:|---:|"]
+    for row, result in finished("table4", LARGE_EPOCHS):
+        found = result["metrics"]
+        pairs = (("pesi_m_u", "distance"), ("pesi_m_d", "orientation"))
+        cells = (f"{found[score]:.4f} | {100 * found[accuracy]:.1f}" for score, accuracy in pairs)
+        lines.append(f"| {row} | {' | '.join(cells)} |")
+    return "\n".join(lines) if len(lines) > 2 else NONE_DONE
+
+
 def beginnings() -> str:
     """How far vectors of different positions are apart before training, of encoders that add one, beside what came."""
     cells, sizes = by_seed("table4"), {}
@@ -82,6 +93,7 @@ def beginnings() -> str:
 TABLES: dict[tuple[str, str], Callable[[], str]] = {
     (PAGE, "saturation"): saturation,
     (PAGE, "saturation-14x14"): partial(saturation, LARGE_EPOCHS),
+    (PAGE, "pesi-14x14"): large_pesi,
     (PAGE, "beginnings"): beginnings,
     (PAGE, "longer"): longer,
 }

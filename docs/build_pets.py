@@ -23,17 +23,21 @@ VIT_TINY = {"dim": 192, "grid": 14, "heads": 3, "depth": 12, "patch_size": 16}
 def pets() -> str:
     """Accuracy of each seed, the best first, what LOOPE has more, and how much is added to tokens before training."""
     scores: dict[str, dict[int, float]] = {}
-    added = {}
+    added, pesi = {}, {}
     for encoder, result in finished():
         scores.setdefault(encoder, {})[result["run"]["seed"]] = 100 * result["metrics"]["top1"]
         added[encoder] = _added(result["run"]["encoder"])
-    heads = ("top-1 on test, %", *(f"seed {seed}" for seed in SEEDS), "mean", "LOOPE less it", "added at the start")
+        pesi.setdefault(encoder, []).append([result["metrics"].get(f"pesi_{name}") for name in ("m_u", "m_d")])
+    seeds = (f"seed {seed}" for seed in SEEDS)
+    heads = ("top-1 on test, %", *seeds, "mean", "LOOPE less it", "added at the start", "M_U", "M_D")
     lines = [f"| {' | '.join(heads)} |", "|---" + "|---:" * (len(heads) - 1) + "|"]
     for encoder, found in sorted(scores.items(), key=lambda each: -fmean(each[1].values())):
         cells = [f"{found[seed]:.1f}" if seed in found else "-" for seed in SEEDS]
         compared = encoder != "LOOPE" and found.keys() & scores.get("LOOPE", {}).keys()
         less = in_points(paired(scores["LOOPE"], found)) if compared else "-"
-        lines.append(f"| {encoder} | {' | '.join(cells)} | {fmean(found.values()):.1f} | {less} | {added[encoder]} |")
+        cells += [f"{fmean(found.values()):.1f}", less, added[encoder]]
+        cells += [f"{fmean(each):.4f}" if None not in each else "-" for each in zip(*pesi[encoder], strict=True)]
+        lines.append(f"| {encoder} | {' | '.join(cells)} |")
     return "\n".join(lines) if scores else "*None of its runs is done.*"
 
 

@@ -86,6 +86,9 @@ def plan() -> str:
         lines.append(
             f"| {part.what} | {len(runs)} | {len(results)} | {f'{spent / len(results):.1f}' if results else '-'} |"
         )
+    found = [result for run in planned().values() if (result := read_result(folder_of(run, RUNS)))]
+    hours = sum(result["training_seconds"] for result in found) / 3600
+    lines.append(f"| All, each once | {len(planned())} | {len(found)} | {hours:.0f} hours together |")
     return "\n".join(lines)
 
 
