@@ -13,6 +13,7 @@ from loope.core.three_cell import TASKS
 from loope.experiments.build import build_model
 from loope.experiments.statistics import over_seeds
 from loope.experiments.table import get_table
+from loope.experiments.tables import alignment
 
 
 def saturation(epochs: int | None = None) -> str:
@@ -64,11 +65,11 @@ def longer() -> str:
 
 def large_pesi() -> str:
     """PESI after training beside the accuracy it is said to go with, on 14x14."""
-    lines = ["| after training | M_U | distance, % | M_D | orientation, % |", "|---|---:|---:|---:|---:|"]
+    heads = " | ".join(f"{score} | {accuracy.lower()}, %" for accuracy, score in alignment.PAIRS.items())
+    lines = [f"| after training | {heads} |", "|---" + "|---:" * 2 * len(alignment.PAIRS) + "|"]
     for row, result in finished("table4", LARGE_EPOCHS):
-        found = result["metrics"]
-        pairs = (("pesi_m_u", "distance"), ("pesi_m_d", "orientation"))
-        cells = (f"{found[score]:.4f} | {100 * found[accuracy]:.1f}" for score, accuracy in pairs)
+        found = {head: result["metrics"][metric] for head, metric in alignment.METRICS.items()}
+        cells = (f"{found[score]:.4f} | {100 * found[accuracy]:.1f}" for accuracy, score in alignment.PAIRS.items())
         lines.append(f"| {row} | {' | '.join(cells)} |")
     return "\n".join(lines) if len(lines) > 2 else NONE_DONE
 

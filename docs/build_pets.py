@@ -9,7 +9,7 @@ import torch
 
 import loope
 from build_replication import PAGE, PETS, in_points
-from build_results import results_of
+from build_results import NONE_DONE, results_of
 from loope.core.files import write_atomic
 from loope.experiments.statistics import paired
 from loope.experiments.table import get_table
@@ -22,10 +22,9 @@ VIT_TINY = {"dim": 192, "grid": 14, "heads": 3, "depth": 12, "patch_size": 16}
 
 def pets() -> str:
     """Accuracy of each seed, the best first, what LOOPE has more, and how much is added to tokens before training."""
-    scores: dict[str, dict[int, float]] = {}
+    scores = by_encoder()
     added, pesi = {}, {}
-    for encoder, result in finished():
-        scores.setdefault(encoder, {})[result["run"]["seed"]] = 100 * result["metrics"]["top1"]
+    for encoder, result in on_pets():
         added[encoder] = _added(result["run"]["encoder"])
         pesi.setdefault(encoder, []).append([result["metrics"].get(f"pesi_{name}") for name in ("m_u", "m_d")])
     seeds = (f"seed {seed}" for seed in SEEDS)
@@ -38,20 +37,28 @@ def pets() -> str:
         cells += [f"{fmean(found.values()):.1f}", less, added[encoder]]
         cells += [f"{fmean(each):.4f}" if None not in each else "-" for each in zip(*pesi[encoder], strict=True)]
         lines.append(f"| {encoder} | {' | '.join(cells)} |")
-    return "\n".join(lines) if scores else "*None of its runs is done.*"
+    return "\n".join(lines) if scores else NONE_DONE
+
+
+def by_encoder() -> dict[str, dict[int, float]]:
+    """Encoder -> seed -> accuracy on test, in percent."""
+    scores: dict[str, dict[int, float]] = {}
+    for encoder, result in on_pets():
+        scores.setdefault(encoder, {})[result["run"]["seed"]] = 100 * result["metrics"]["top1"]
+    return scores
 
 
 def draw(images: Path) -> None:
     """Accuracy on validation by epoch, a line for each run."""
     curves: dict[str, list[list[tuple[float, float]]]] = {}
-    for encoder, result in finished():
+    for encoder, result in on_pets():
         points = [(each["epoch"], 100 * each["metrics"]["top1"]) for each in result["history"]]
         curves.setdefault(encoder, []).append(points)
     if curves:
         write_atomic(images / "replication-pets.png", png(learning_curves(curves, "epoch", "top-1 on validation, %")))
 
 
-def finished() -> Iterator[tuple[str, dict[str, Any]]]:
+def on_pets() -> Iterator[tuple[str, dict[str, Any]]]:
     """Encoder and result of every run that is done."""
     for part in PETS:
         for entry in get_table(part.table).select("laptop", *part.only):

@@ -1,10 +1,10 @@
 """The tables of docs/results/replication.md: the plan, how far it is, and what has come out, from the runs' files."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from build_results import RUNS, SEEDS, beside_published, by_seed
 from loope.core.files import write_atomic
@@ -81,21 +81,26 @@ def plan() -> str:
     lines = ["| part | runs | done | minutes of training a run |", "|---|---:|---:|---:|"]
     for part in PLAN:
         runs = {run.key: run for run in part.runs()}.values()
-        results = [result for run in runs if (result := read_result(folder_of(run, RUNS)))]
+        results = done(runs)
         spent = sum(result["training_seconds"] for result in results) / 60
         lines.append(
             f"| {part.what} | {len(runs)} | {len(results)} | {f'{spent / len(results):.1f}' if results else '-'} |"
         )
-    found = [result for run in planned().values() if (result := read_result(folder_of(run, RUNS)))]
-    hours = sum(result["training_seconds"] for result in found) / 3600
-    lines.append(f"| All, each once | {len(planned())} | {len(found)} | {hours:.0f} hours together |")
+    results = done(planned().values())
+    hours = sum(result["training_seconds"] for result in results) / 3600
+    lines.append(f"| All, each once | {len(planned())} | {len(results)} | {hours:.0f} hours together |")
     return "\n".join(lines)
+
+
+def done(runs: Iterable[Run]) -> list[dict[str, Any]]:
+    """What came out of those that are."""
+    return [result for run in runs if (result := read_result(folder_of(run, RUNS)))]
 
 
 def progress() -> tuple[int, int]:
     """How many runs are done, and how many there are."""
     runs = planned().values()
-    return sum(read_result(folder_of(run, RUNS)) is not None for run in runs), len(runs)
+    return len(done(runs)), len(runs)
 
 
 def is_complete(name: str, cells: set[tuple[str, str]]) -> bool:
@@ -107,7 +112,7 @@ def is_complete(name: str, cells: set[tuple[str, str]]) -> bool:
         if any((entry.row, column) in cells for column in entry.cells)
     ]
     wanted = [run for run in runs if run.key in planned()]
-    return bool(wanted) and all(read_result(folder_of(run, RUNS)) is not None for run in wanted)
+    return bool(wanted) and len(done(wanted)) == len(wanted)
 
 
 def commands() -> str:

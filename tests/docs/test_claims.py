@@ -125,6 +125,7 @@ def test_the_page_can_be_laid_out_at_any_time(folder):
     assert set(verdicts().values()) == {EARLY}
     shown = claims.claims() + claims.summary() + replication.differences() + generators.generators()
     assert "nan" not in shown
+    assert sys.modules["build_frequencies"].readings() == sys.modules["build_frequencies"].NOT_YET
     assert "X_C depends on the image in 1 of 1 seeds" in shown
     assert replication.progress()[0] == 5
 

@@ -24,6 +24,11 @@ from tests.weights import data, weights
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 
 
+def replication_in_one_line() -> str:
+    """The page's text, wherever its lines are broken."""
+    return " ".join((RESULTS / "replication.md").read_text().split())
+
+
 @pytest.mark.parametrize("file", sorted(RESULTS.glob("runs/*/run.json")), ids=lambda file: file.parent.name)
 def test_a_run_is_what_its_folder_says_and_tells_nothing_of_where_it_was_done(file):
     text = file.read_text()
@@ -41,7 +46,7 @@ def test_there_are_runs_to_check():
 
 
 def test_the_runs_on_pets_that_are_told_in_words():
-    page = " ".join((RESULTS / "replication.md").read_text().split())
+    page = replication_in_one_line()
     stated = re.search(r"own table ([\d.]+), 1D sinusoid ([\d.]+), LOOPE ([\d.]+) %", page)
     keys = ("0e5b0e3dc683", "2c1a190478da", "9a90df8240e3")
     files = (next(RESULTS.glob(f"runs/pets-*-{key}/run.json")) for key in keys)
@@ -51,7 +56,7 @@ def test_the_runs_on_pets_that_are_told_in_words():
 
 def test_how_large_the_own_table_is_that_new_encoders_are_compared_with():
     own = load_file(weights("vit_tiny_patch16_224.safetensors"))["pos_embed"][0, 1:]  # the class token comes first
-    page = " ".join((RESULTS / "replication.md").read_text().split())
+    page = replication_in_one_line()
     assert f"(the model's own table has {own.square().mean().sqrt():.2f})" in page
 
 
@@ -76,7 +81,7 @@ def test_which_generators_on_three_cell_start_alive(row, alive):
 
 
 def test_what_is_told_of_the_frequency_sets_in_words():
-    page = " ".join((RESULTS / "replication.md").read_text().split())
+    page = replication_in_one_line()
     scores = sys.modules["build_results"].by_seed("table6")
     means = {cell: sum(seeds.values()) / len(seeds) for cell, seeds in scores.items()}
     lost = [means["Random", column] - means["Geometric", column] for column in ("1D Sinusoid", "Static", "LOOPE")]
@@ -102,7 +107,7 @@ def test_what_would_be_said_if_the_original_set_were_the_default():
 
 
 def test_which_runs_of_the_frequency_sets_were_still_learning():
-    page = " ".join((RESULTS / "replication.md").read_text().split())
+    page = replication_in_one_line()
     ends, gaining = {}, []
     for entry in get_table("table6").entries("laptop"):
         (column,) = entry.cells
@@ -117,7 +122,7 @@ def test_which_runs_of_the_frequency_sets_were_still_learning():
 
 
 def test_by_how_much_the_convolution_mixer_is_above_loope():
-    page = " ".join((RESULTS / "replication.md").read_text().split())
+    page = replication_in_one_line()
     scores = sys.modules["build_results"].by_seed("inputs")
     mixer, usual = (scores[f"LOOPE{which}", "Average"] for which in (", convolution mixer", " (RGB + coordinates)"))
     found = paired(mixer, usual)
@@ -125,10 +130,8 @@ def test_by_how_much_the_convolution_mixer_is_above_loope():
 
 
 def test_how_far_the_learned_table_is_above_loope_on_pets_if_the_spread_of_all_encoders_is_taken():
-    page = " ".join((RESULTS / "replication.md").read_text().split())
-    scores = {}
-    for encoder, result in sys.modules["build_pets"].finished():
-        scores.setdefault(encoder, {})[result["run"]["seed"]] = 100 * result["metrics"]["top1"]
+    page = replication_in_one_line()
+    scores = sys.modules["build_pets"].by_encoder()
     spread = stdev(found[1] - found[0] for found in scores.values())  # what seeds do to all alike is no noise
     lead = fmean(scores["Learnable"].values()) - fmean(scores["LOOPE"].values())
     assert len(scores) == 10
@@ -137,7 +140,7 @@ def test_how_far_the_learned_table_is_above_loope_on_pets_if_the_spread_of_all_e
 
 
 def test_what_is_told_of_14x14_in_words():
-    page = " ".join((RESULTS / "replication.md").read_text().split())
+    page = replication_in_one_line()
     replication, results = sys.modules["build_replication"], sys.modules["build_results"]
     large = {row.removesuffix(", 14x14"): found for row, found in results.finished("table4", replication.LARGE_EPOCHS)}
     less = {row: large["LOOPE"]["metrics"]["average"] - found["metrics"]["average"] for row, found in large.items()}
