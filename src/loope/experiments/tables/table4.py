@@ -9,6 +9,7 @@ Cost: 150 epochs of 8,000 images a run; docs/scaling.md. On a laptop a ViT of wi
 
 from loope.experiments.names import BEYOND, ENCODERS
 from loope.experiments.presets import three_cell_cnn, three_cell_run
+from loope.experiments.spec import Options
 from loope.experiments.table import Entry, Table, percent
 
 METRICS = {
@@ -35,7 +36,7 @@ PUBLISHED = {
 }
 SMALL_CNN = "ResNet-10 (for ResNet-50)"  # on a laptop
 # On a laptop also what two rows were until their defaults followed the code of their authors.
-EARLIER = {
+EARLIER: dict[str, tuple[str, Options]] = {
     "LFF / sqrt(F)": ("fourier", {"amplitude": "li"}),
     "AS2DRoPE, base 100": ("as2drope", {"temperature": 100.0}),
 }
