@@ -68,7 +68,6 @@ TABLE = Table(
         for row, numbers in {
             **PUBLISHED,
             SMALL_CNN: PUBLISHED["ResNet-50"],
-            "LFF / sqrt(F)": PUBLISHED["LFF (Fourier)"],
             **{f"{row}, 14x14": PUBLISHED[row] for row in LARGE_GRID if row in PUBLISHED},
         }.items()
     },
