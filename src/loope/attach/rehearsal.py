@@ -138,11 +138,11 @@ class _Unfilled(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-class _BoundedFactories(TorchDispatchMode):
+class _BoundedFactories(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Refuses to make tensors with more than `most` numbers out of nothing, before they are allocated."""
 
     def __init__(self, most: int):
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.most = most
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

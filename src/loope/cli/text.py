@@ -7,8 +7,8 @@ def as_text(text: object) -> str:
     r"""`text` for a Rich console: control characters are written out, and square brackets are no markup.
 
     Examples:
-        >>> as_text("[/b] \x1b[31m")
-        '\\[/b] \\x1b\\[31m'
+        >>> as_text("[/b] \x1b")
+        '\\[/b] \\x1b'
     """
     from rich.markup import escape
 
