@@ -22,7 +22,9 @@ from loope.cli.choices import (
     read_seeds,
 )
 from loope.cli.options import JsonOption, busy
+from loope.cli.text import as_text
 from loope.core.errors import require
+from loope.core.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -106,7 +108,7 @@ def run(
     elif not as_json:
         console.print(show_sheet(sheet))
     done = sum(each.state == "done" for each in outcome.standings)
-    console.print(f"{done} of {len(outcome.standings)} runs are done, in [bold]{out}[/bold].")
+    console.print(f"{done} of {len(outcome.standings)} runs are done, in [bold]{as_text(out)}[/bold].")
     for name, count in count_bad_images(outcome.standings).items():
         console.print(f"{count} images of {name} could not be read and were skipped; run.json counts them by part.")
     if outcome.failures:
@@ -153,14 +155,14 @@ def status(
         typer.echo(json.dumps(rows, indent=2))
         return
     console = Console()
-    shown = Table("table", *STATES, title=f"{preset}, seeds {seeds}")
+    shown = Table("table", *STATES, title=f"{preset}, seeds {as_text(seeds)}")
     for name, found in told.items():
         shown.add_row(name, *(str(sum(each.state == state for each in found) or "·") for state in STATES))
     console.print(shown)
     for found in told.values():
         for each in found:
             if each.error is not None:
-                console.print(f"failed {each.run.name}: {each.error}", highlight=False, markup=False)
+                console.print(f"failed {as_text(each.run.name)}: {as_text(each.error)}", highlight=False)
 
 
 def tables(as_json: JsonOption = False) -> None:
@@ -220,7 +222,7 @@ def report(
         return
     with busy("Drawing"):
         written = write_report(found, preset, numbers, out, file_format, to)
-    typer.echo(f"Written: {written}")
+    typer.echo(f"Written: {printable(written)}")
 
 
 def count_bad_images(standings: list[Standing]) -> dict[str, int]:
@@ -240,10 +242,8 @@ def _default_place(preset: str) -> str:
 
 def print_failures(console: Console, failures: dict[str, str]) -> None:
     """Which runs failed, and why."""
-    from rich.markup import escape
-
     for name, why in failures.items():
-        console.print(f"[red]failed[/red] {escape(name)}: {escape(why)}", highlight=False)
+        console.print(f"[red]failed[/red] {as_text(name)}: {as_text(why)}", highlight=False)
     console.print("The same command tries them again.")
 
 
