@@ -98,7 +98,7 @@ def test_permissions_follow_the_umask(tmp_path):
 
 
 def test_an_error_leaves_nothing_behind(tmp_path):
-    with pytest.raises(RuntimeError, match="stop"), replacing(tmp_path / "file") as file:
+    with pytest.raises(RuntimeError, match="stop"), replacing(tmp_path / "file") as file:  # noqa: PT012
         file.write(b"half")
         raise RuntimeError("stop")
     assert list(tmp_path.iterdir()) == []
