@@ -83,7 +83,7 @@ def test_a_lock_that_is_a_link_is_refused(tmp_path, there):
 @pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
 def test_a_lock_must_be_a_file(tmp_path, make):
     make(tmp_path / "lock")
-    with pytest.raises(LoopeError, match="lock .*file"), lock.locked(tmp_path):
+    with pytest.raises(LoopeError, match=r"lock .*file"), lock.locked(tmp_path):
         pass
     assert not lock.is_locked(tmp_path)
 

@@ -44,7 +44,7 @@ class State:
 
     @property
     def name(self) -> str:
-        """The name of the checkpoint of this moment; names sort by age."""
+        """The name of the checkpoint of this moment, as `loope.engine.checkpoint.NAME` reads it."""
         return f"epoch-{self.epoch:05}-step-{self.step:07}"
 
     def end_epoch(self, lr: float, steps: int, metrics: dict[str, Any], headline: str) -> None:
@@ -78,7 +78,7 @@ class Result:
         seconds: spent on training and evaluation, in all sessions.
         images_per_second: while training.
         weights: the file of the last weights.
-        best_weights: that of the best epoch's.
+        best_weights: that of the best epoch's; None if it was damaged or removed while the run was stopped.
     """
 
     epochs: int
@@ -90,7 +90,7 @@ class Result:
     seconds: float
     images_per_second: float
     weights: Path
-    best_weights: Path
+    best_weights: Path | None
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any], path: str = "") -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,10 +11,10 @@ from typing import Any
 from torch import nn
 
 from loope.core.batches import Source
-from loope.core.errors import require
+from loope.core.errors import LoopeWarning, require
 from loope.core.grid import as_size
 from loope.engine import tracking
-from loope.engine.checkpoint import Checkpoints, Saved
+from loope.engine.checkpoint import WEIGHTS, Checkpoints, Saved
 from loope.engine.interrupt import Interrupts
 from loope.engine.lock import locked
 from loope.engine.loop import Loop
@@ -97,7 +98,7 @@ def train(
         images = recipe.batch_size * recipe.accumulate
         if saved and state.epoch == recipe.epochs:
             model.to(team.device).eval().load_state_dict(saved.tensors["weights"])
-            return _result(checkpoints.folder, state, steps, images)
+            return _result(team, checkpoints, state, steps, images)
         display = display_class(team.first and progress)(
             name or folder.name, recipe.epochs, steps, images, task.headline, state
         )
@@ -123,12 +124,18 @@ def train(
         stack.callback(tracking.end, team.accelerator)
         stack.enter_context(display)
         loop.run()
-        return _result(checkpoints.folder, state, steps, images)
+        return _result(team, checkpoints, state, steps, images)
 
 
-def _result(folder: Path, state: State, steps: int, images: int) -> Result:
+def _result(team: Team, checkpoints: Checkpoints, state: State, steps: int, images: int) -> Result:
     if state.best is None:
         raise AssertionError("a finished run has a best epoch")
+    best = checkpoints.folder / state.best["checkpoint"]
+    kept = team.on_first(lambda: checkpoints.is_sound(best.name))
+    if not kept and team.first:
+        warnings.warn(
+            f"The best checkpoint, {best}, is damaged or gone; its scores are known.", LoopeWarning, stacklevel=3
+        )
     return Result(
         epochs=state.epoch,
         steps=state.epoch * steps,
@@ -138,6 +145,6 @@ def _result(folder: Path, state: State, steps: int, images: int) -> Result:
         history=state.history,
         seconds=state.seconds,
         images_per_second=state.epoch * steps * images / state.training,
-        weights=folder / state.name / "weights.safetensors",
-        best_weights=folder / state.best["checkpoint"] / "weights.safetensors",
+        weights=checkpoints.folder / state.name / WEIGHTS,
+        best_weights=best / WEIGHTS if kept else None,
     )
