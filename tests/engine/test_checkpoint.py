@@ -130,7 +130,7 @@ def test_all_damaged(three):
 
 
 def test_leftovers_are_removed(three):
-    token = "0123456789abcdef"
+    token = "0123456789abcdef"  # noqa: S105
     (three.folder / f".{step(4)}.{token}.part").mkdir()
     (three.folder / f".{step(4)}.{token}.part" / "weights.safetensors").write_bytes(b"half")
     (three.folder / f".{step(1)}.{token}.gone").mkdir()

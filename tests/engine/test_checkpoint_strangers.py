@@ -18,7 +18,7 @@ from loope.engine.checkpoint import NAME, Checkpoints, DamageError
 from loope.engine.state import State
 from tests.engine.fitting import fit
 
-TOKEN = "0123456789abcdef"
+TOKEN = "0123456789abcdef"  # noqa: S105
 
 
 @pytest.fixture(scope="module", autouse=True)
