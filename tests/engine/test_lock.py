@@ -23,7 +23,7 @@ sys.stdin.readline()
 @contextmanager
 def held(folder, how):
     """Another process holds the lock; it lets go of it when told."""
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "lock").touch()
     command = [sys.executable, "-c", HOLD, str(folder / "lock"), how]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
