@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from loope.core.errors import require
+from loope.core.errors import LoopeWarning, require
 
 if TYPE_CHECKING:
     from torch import nn
@@ -109,19 +110,37 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any], path: str = "") 
 
 
 def check_same(folder: Path, saved: Saved, identity: Mapping[str, Any], model: nn.Module) -> None:
-    """Refuse to go on with what was started with other settings or another model.
+    """Refuse to go on with what was started with other settings, other data or another model.
+
+    Where data are too large to be read, times stand in for their content. A copy may have others, so these give a
+    `LoopeWarning` only. Runs of versions that kept no fingerprints go on.
 
     Raises:
         LoopeError: naming what differs.
     """
+    before = {"data": identity["data"], **saved.state["identity"]}
+    (old, old_times), (new, new_times) = _without_times(before), _without_times(identity)
     was, now = (
         {name: tuple(weights[name].shape) for name in sorted(weights)}
         for weights in (saved.tensors["weights"], model.state_dict())
     )
-    found = [*differences(saved.state["identity"], identity), *differences(was, now, "the model's ")]
+    found = [*differences(old, new), *differences(was, now, "the model's ")]
     more = f" and {len(found) - 3} more" if len(found) > 3 else ""
     require(
         not found,
         f"{folder} holds a run that was started differently: {'; '.join(found[:3])}{more}. Go on as it was started, or "
         "choose another folder.",
     )
+    if old_times != new_times:
+        warnings.warn(
+            f"The data of {folder} have the same names and sizes as when the run was started, but other times. Copies "
+            "have; if a file was changed, choose another folder.",
+            LoopeWarning,
+            stacklevel=2,
+        )
+
+
+def _without_times(identity: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Apart: what must be the same, and the times of the data."""
+    data = {part: {k: v for k, v in each.items() if k != "times"} for part, each in identity["data"].items()}
+    return {**identity, "data": data}, {part: each.get("times") for part, each in identity["data"].items()}

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from loope.core.batches import Source
+from loope.core.batches import Fingerprinted, Source
 from loope.core.errors import LoopeWarning, require
 from loope.core.grid import as_size
 from loope.engine import tracking
@@ -63,8 +63,8 @@ def train(
 
     Raises:
         Interrupted: after Ctrl-C or SIGTERM: the step is finished, the state saved.
-        LoopeError: if another process trains into the folder, it holds a run with other settings, the loss is not
-            finite, or the disk is full; checkpoints written before stay as they are.
+        LoopeError: if another process trains into the folder, it holds a run with other settings or other data, the
+            loss is not finite, or the disk is full; checkpoints written before stay as they are.
     """
     folder, steps = Path(folder), train_source.steps // recipe.accumulate
     require(
@@ -74,27 +74,28 @@ def train(
     )
     if checkpoint_steps is not None:
         as_size(checkpoint_steps, "checkpoint_steps")
-    identity: dict[str, Any] = {
-        "recipe": recipe.to_json(),
-        "seed": seed,
-        "training samples": train_source.samples,
-        "validation samples": valid_source.samples,
-        "trained parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
-    }
     checkpoints = Checkpoints(folder / "checkpoints")
     team = Team(recipe.precision, recipe.accumulate, tracking.chosen(trackers), folder / "trackers")
 
-    def newest() -> Saved | None:
+    def begin() -> tuple[Saved | None, dict[str, Any]]:
+        identity = {
+            "recipe": recipe.to_json(),
+            "seed": seed,
+            "training samples": train_source.samples,
+            "validation samples": valid_source.samples,
+            "trained parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
+            "data": {"training": _fingerprint(train_source), "validation": _fingerprint(valid_source)},
+        }
         checkpoints.clean()
         saved = checkpoints.newest()
         if saved is not None:
             check_same(folder, saved, identity, model)
-        return saved
+        return saved, identity
 
     with ExitStack() as stack:
         team.on_first(lambda: stack.enter_context(locked(folder)))
-        saved = team.on_first(newest)
-        state = State(**saved.state) if saved else State(identity)
+        saved, identity = team.on_first(begin)
+        state = State(**{**saved.state, "identity": identity}) if saved else State(identity)
         images = recipe.batch_size * recipe.accumulate
         if saved and state.epoch == recipe.epochs:
             model.to(team.device).eval().load_state_dict(saved.tensors["weights"])
@@ -125,6 +126,10 @@ def train(
         stack.enter_context(display)
         loop.run()
         return _result(team, checkpoints, state, steps, images)
+
+
+def _fingerprint(source: Source) -> dict[str, str]:
+    return dict(source.fingerprint()) if isinstance(source, Fingerprinted) else {}
 
 
 def _result(team: Team, checkpoints: Checkpoints, state: State, steps: int, images: int) -> Result:
