@@ -100,10 +100,10 @@ def test_writes_leave_what_was_there_if_they_fail(tmp_path, monkeypatch):
     path = write_atomic(tmp_path / "deep" / "file.txt", "old")
     assert path.read_text() == "old"
 
-    def fail(self, target):
+    def fail(source, target):
         raise OSError("disk full")
 
-    monkeypatch.setattr("pathlib.Path.replace", fail)
+    monkeypatch.setattr("os.replace", fail)
     with pytest.raises(OSError, match="disk full"):
         write_atomic(path, b"new")
     assert [p.name for p in path.parent.iterdir()] == ["file.txt"]
