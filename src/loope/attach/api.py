@@ -64,7 +64,10 @@ def attach(
     prefix = prefix or ("learned" if init == "own" and branches[0].table_prefix else "none")
     one_of("prefix", prefix, PREFIXES)
 
-    made = [[_make(branch, name, each) for name, each in chosen] for branch in branches]
+    made = [
+        [encoder_for(branch, name, each).to(next(branch.patch_embed.parameters())) for name, each in chosen]
+        for branch in branches
+    ]
     for branch, encoders in zip(branches, made, strict=True):
         _check_fit(adapter, branch, encoders)
     spec: specs.Spec = {"encoders": chosen, "keep_own": keep_own, "prefix": prefix}
@@ -170,8 +173,9 @@ def _try_resize(encoders: Sequence[PositionalEncoder], branch: Branch, pixels: G
         copy.deepcopy(encoder).resize(grid)
 
 
-def _make(branch: Branch, name: str, options: dict[str, Any]) -> PositionalEncoder:
-    made = create_encoder(
+def encoder_for(branch: Branch, name: str, options: dict[str, Any]) -> PositionalEncoder:
+    """A new encoder that fits a branch, on the CPU in float32."""
+    return create_encoder(
         name,
         branch.dim,
         branch.grid,
@@ -181,7 +185,6 @@ def _make(branch: Branch, name: str, options: dict[str, Any]) -> PositionalEncod
         depth=len(branch.blocks),
         **options,
     )
-    return made.to(next(branch.patch_embed.parameters()))
 
 
 def _check_fit(adapter: Adapter, branch: Branch, encoders: Sequence[PositionalEncoder]) -> None:
