@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 import loope
 from loope.cli import main as cli
+from loope.metrics import tables
 from loope.metrics.summary import summarize
 from tests.weights import weights
 
@@ -126,6 +127,7 @@ def test_a_model_by_name_uses_its_own_grid(monkeypatch):
         asked.append((name, pretrained))
         return made
 
+    monkeypatch.setattr(tables, "missing_weights", lambda name: None)
     monkeypatch.setattr(timm, "create_model", create)
     (row,) = as_json("--model", "vit_tiny_patch16_224")["rows"]
     assert asked == [("vit_tiny_patch16_224", True)]

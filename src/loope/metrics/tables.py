@@ -13,6 +13,7 @@ from torch import Tensor
 
 from loope.core.errors import LoopeError, nearest_first, require
 from loope.core.grid import Grid, GridLike, as_grid
+from loope.core.hub import missing_weights
 from loope.core.weights import WeightsFile
 
 Weights: TypeAlias = str | Path | Mapping[str, Tensor]
@@ -78,6 +79,8 @@ def model_table(model: str, grid: GridLike | None = None, name: str | None = Non
         LoopeError: if timm has no such model or cannot load it, and as `position_table` does.
     """
     timm = require_timm_model(model)
+    missing = missing_weights(model)
+    require(missing is None, f"The weights of {model!r} cannot be had: {missing}; give a file of them.")
     try:
         made = timm.create_model(model, pretrained=True)
     except Exception as error:  # whatever the hub and the network may raise
