@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -23,13 +24,18 @@ def busy(doing: str) -> Iterator[None]:
         yield
 
 
-def require_png(path: Path) -> None:
-    """Drawings have one format.
+def require_drawing(path: Path) -> None:
+    """Check that a drawing can be made, before the work that it would show.
 
     Raises:
-        LoopeError: for the name of another.
+        LoopeError: if the file is no PNG, or matplotlib is missing.
     """
-    require(path.suffix == ".png", f"Drawings are PNG files; name {path.with_suffix('.png')} instead of {path}.")
+    require(
+        path.suffix == ".png",
+        f"Drawings are PNG files; name {path.with_suffix('.png') if path.name else 'orders.png'} instead of "
+        f"{str(path)!r}.",
+    )
+    require(find_spec("matplotlib") is not None, "Drawings need matplotlib: pip install 'loope[plots]'.")
 
 
 def read_grid(text: str) -> Grid:
