@@ -61,13 +61,12 @@ def attach(
     chosen = _chosen(encoder, options)
     if init is not None:
         _check_init(init, chosen, branches)
-    prefix = prefix or ("learned" if init == "own" and branches[0].table_prefix else "none")
-    one_of("prefix", prefix, PREFIXES)
-
     made = [
         [encoder_for(branch, name, each).to(next(branch.patch_embed.parameters())) for name, each in chosen]
         for branch in branches
     ]
+    prefix = prefix or _default_prefix(init, branches[0], made[0])
+    one_of("prefix", prefix, PREFIXES)
     for branch, encoders in zip(branches, made, strict=True):
         _check_fit(adapter, branch, encoders)
     spec: specs.Spec = {"encoders": chosen, "keep_own": keep_own, "prefix": prefix}
@@ -158,6 +157,12 @@ def _chosen(encoder: EncoderChoice, options: dict[str, Any]) -> list[tuple[str, 
         f"Options of several encoders go with their names: [('{chosen[0][0]}', {options!r}), ...].",
     )
     return chosen
+
+
+def _default_prefix(init: str | None, branch: Branch, encoders: Sequence[PositionalEncoder]) -> str:
+    """What prefix tokens get if nobody says: what the encoder wants, and with the own table their own vectors."""
+    wanted = (init == "own" and branch.table_prefix) or any(each.prefix == "learned" for each in encoders)
+    return "learned" if wanted and branch.prefix else "none"
 
 
 def _is_pair(value: Any) -> bool:

@@ -100,10 +100,11 @@ def run(
         Watch(console, runs, out) as watch,
     ):
         outcome = carry_out([run for run in runs if run not in barred], out / "runs", executor, settings, watch)
+    from loope.experiments.results import Results
     from loope.experiments.sheet import make_sheet
     from loope.reports.sheets import render
 
-    sheet = make_sheet(found, preset, numbers, out / "runs")
+    sheet = make_sheet(found, preset, numbers, Results.in_folder(out / "runs"))
     if as_json and first:
         typer.echo(render(sheet, "json"), nl=False)
     elif not as_json:
@@ -215,6 +216,7 @@ def report(
         loope report table1 --format csv --to -
     """
     from loope.experiments.report import write_report
+    from loope.experiments.results import Results
     from loope.experiments.sheet import make_sheet
     from loope.experiments.table import get_table
     from loope.reports.sheets import render
@@ -222,7 +224,7 @@ def report(
     found, numbers = get_table(table).with_epochs(epochs).narrowed(*(only or ())), read_seeds(seeds)
     found.select(preset)  # an unknown preset is an error now
     if to == Path("-"):
-        typer.echo(render(make_sheet(found, preset, numbers, out / "runs"), file_format), nl=False)
+        typer.echo(render(make_sheet(found, preset, numbers, Results.in_folder(out / "runs")), file_format), nl=False)
         return
     with busy("Drawing"):
         written = write_report(found, preset, numbers, out, file_format, to)
