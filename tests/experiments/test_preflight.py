@@ -2,7 +2,7 @@
 
 import pytest
 
-from loope.core import hub
+from loope.core import hub, packages
 from loope.data.images import catalog
 from loope.experiments import preflight
 from loope.experiments.preflight import obstacles
@@ -69,6 +69,6 @@ def test_weights_are_looked_for_once(monkeypatch, tmp_path):
 def test_packages_and_trackers(monkeypatch):
     (trained, *_), untrained = runs_of("table4", "smoke"), measured("smoke", "gilbert")
     assert "'moon'" in obstacles([trained], Settings(trackers=("moon",)))[trained]
-    monkeypatch.setattr(preflight, "find_spec", lambda name: None if name == "accelerate" else object())
+    monkeypatch.setattr(packages, "find_spec", lambda name: None if name == "accelerate" else object())
     assert list(obstacles([trained, untrained], HERE)) == [trained]
     assert "accelerate" in obstacles([trained], HERE)[trained]

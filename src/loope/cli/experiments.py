@@ -125,7 +125,7 @@ def run(
 def status(
     table: Annotated[
         str | None,
-        typer.Argument(metavar="[TABLE]", help="One table; all if not given.", autocompletion=complete_table),
+        typer.Argument(metavar="TABLE", help="One table; all if not given.", autocompletion=complete_table),
     ] = None,
     preset: PresetOption = "laptop",
     only: OnlyOption = None,
@@ -215,6 +215,9 @@ def report(
 
         loope report table1 --format csv --to -
     """
+    from loope.core.packages import require_packages
+
+    require_packages("A report", "train", "pandas", "scipy")
     from loope.experiments.report import write_report
     from loope.experiments.results import Results
     from loope.experiments.sheet import make_sheet

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +10,7 @@ import typer
 
 from loope.core.errors import require
 from loope.core.grid import Grid, as_grid
+from loope.core.packages import require_packages
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
@@ -35,7 +35,7 @@ def require_drawing(path: Path) -> None:
         f"Drawings are PNG files; name {path.with_suffix('.png') if path.name else 'orders.png'} instead of "
         f"{str(path)!r}.",
     )
-    require(find_spec("matplotlib") is not None, "Drawings need matplotlib: pip install 'loope[plots]'.")
+    require_packages("A drawing", "plots", "matplotlib")
 
 
 def read_grid(text: str) -> Grid:

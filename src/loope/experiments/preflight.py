@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from loope.core.errors import LoopeError
+from loope.core.packages import require_packages
 
 if TYPE_CHECKING:
     from loope.experiments.settings import Settings
     from loope.experiments.spec import Run
 
 MADE_HERE = ("three_cell", "fake", "fake_segmentation")  # data that is computed
-ENGINE = ("accelerate", "safetensors", "timm", "torchmetrics")
+ENGINE = ("accelerate", "timm", "torchmetrics")
+RESULTS = ("pandas", "safetensors", "scipy")  # to keep and to show what came out
 
 
 def obstacles(runs: Iterable[Run], settings: Settings) -> dict[Run, str]:
@@ -46,21 +47,16 @@ def obstacles(runs: Iterable[Run], settings: Settings) -> dict[Run, str]:
 
 
 def _packages(run: Run) -> str | None:
-    needed = ["safetensors"]
+    needed = list(RESULTS)
     if run.recipe is not None:
-        needed = [*ENGINE, *([] if run.data.name == "three_cell" else ["torchvision"])]
-    missing = [name for name in needed if find_spec(name) is None]
-    return f"{', '.join(missing)} must be installed: pip install 'loope[train]'." if missing else None
+        needed += [*ENGINE, *([] if run.data.name == "three_cell" else ["torchvision"])]
+    return _told(partial(require_packages, "A run", "train", *needed))
 
 
 def _trackers(settings: Settings) -> str | None:
     from loope.engine.tracking import chosen
 
-    try:
-        chosen(settings.trackers)
-    except LoopeError as error:
-        return str(error)
-    return None
+    return _told(partial(chosen, settings.trackers))
 
 
 def _data(run: Run, settings: Settings) -> str | None:
@@ -68,18 +64,13 @@ def _data(run: Run, settings: Settings) -> str | None:
     name = run.data.name
     if name in MADE_HERE:
         return None
-    try:
-        if name in ("camvid", "cityscapes"):
-            from loope.experiments.segmentation import PARTS
+    if name in ("camvid", "cityscapes"):
+        from loope.experiments.segmentation import PARTS
 
-            PARTS[name](run, settings)
-        else:
-            from loope.data.images.catalog import load_images
+        return _told(partial(PARTS[name], run, settings))
+    from loope.data.images.catalog import load_images
 
-            load_images(name, settings.data, download=settings.download, classes=settings.classes)
-    except LoopeError as error:
-        return str(error)
-    return None
+    return _told(partial(load_images, name, settings.data, download=settings.download, classes=settings.classes))
 
 
 def _weights(model: str) -> str | None:
@@ -91,3 +82,12 @@ def _weights(model: str) -> str | None:
 
     why = missing_weights(model)
     return None if why is None else f"The pretrained weights of {model!r} cannot be had: {why}; {where_to_put(model)}."
+
+
+def _told(look: Callable[[], object]) -> str | None:
+    """What a look complains of, or None."""
+    try:
+        look()
+    except LoopeError as error:
+        return str(error)
+    return None
