@@ -24,7 +24,7 @@ demo: $(READY)  ## train a small ViT with five encoders on Three-Cell, write a r
 
 # One thread a worker: the workers already fill the cores.
 test: $(READY)  ## run the tests on all cores
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal -q -m "not slow"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal -q
 
 test-all: $(READY)  ## run the slow tests: fuzzing, and the wheel in an empty environment
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal -q -m slow

@@ -159,3 +159,18 @@ def test_mistakes_end_in_a_message(arguments, message, monkeypatch, capsys):
         cli.main()
     assert stopped.value.code == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_small_file_with_a_large_table(tmp_path):
+    save_file({"pos_embed": torch.rand(1, 10**6, 1)}, tmp_path / "m.safetensors")
+    shown = runner.invoke(cli.app, ["pesi", "--checkpoint", str(tmp_path / "m.safetensors")])
+    assert isinstance(shown.exception, loope.LoopeError)
+    assert "1000x1000" in str(shown.exception)
+
+
+def test_a_files_name_is_shown_as_text(tmp_path):
+    path = tmp_path / "[b]a\x1b[2J.safetensors"
+    save_file({"pos_embed": torch.rand(1, 9, 8)}, path)
+    shown = run("--checkpoint", path)
+    assert "[b]a\\x1b[2J" in shown
+    assert "\x1b" not in shown

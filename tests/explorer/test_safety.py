@@ -12,11 +12,12 @@ from PIL import Image, ImageFile
 from starlette.testclient import TestClient
 
 from loope.core.errors import LoopeError
+from loope.core.limits import MOST_PIXELS
 from loope.explorer import app as module
 from loope.explorer import work
 from loope.explorer.app import create_app
 from loope.explorer.guard import HEADERS, is_loopback
-from loope.explorer.uploads import MOST_PIXELS, read_image
+from loope.explorer.uploads import read_image
 from tests.explorer.reading import picture
 
 
@@ -59,7 +60,7 @@ def test_a_large_image_that_is_allowed_is_read():
 
 @pytest.mark.parametrize("file_format", ["TIFF", "PPM", "PDF"])
 def test_other_formats_are_not_read(file_format):
-    with pytest.raises(LoopeError, match="send one of PNG, JPEG"):
+    with pytest.raises(LoopeError, match="use one of PNG, JPEG"):
         read_image(picture(file_format=file_format))
 
 
@@ -68,7 +69,7 @@ def test_damaged_images_are_told_in_words(file_format):
     good = picture(64, 64, file_format)
     assert read_image(good).size == (64, 64)
     for damaged in (good[: len(good) // 2], good[:30], b""):
-        with pytest.raises(LoopeError, match=r"damaged|no image"):
+        with pytest.raises(LoopeError, match="cannot be read"):
             read_image(damaged)
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from loope.attach import libraries, specs
+from loope.attach import libraries, rehearsal, specs
 from loope.attach.api import attach, resize
 from loope.attach.attachment import required_attachment
 from loope.core.errors import LoopeError, require
@@ -19,6 +21,8 @@ from loope.core.grid import Grid
 KEY = "loope"
 FORMAT = 1
 OWN = "loope.own."
+MOST_RECIPE = 8 * 2**20  # letters; the names of 20,000 classes take two million
+DTYPES = {"float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64"}  # with safetensors' names
 TRAITS = (
     *("num_heads", "head_dim", "num_prefix_tokens", "no_embed_class", "dynamic_img_size", "global_pool"),
     *("temperature", "ref_feat_shape", "grid_indexing", "grid_offset", "rotate_half"),  # of a rotary encoding
@@ -62,8 +66,12 @@ def save(model: nn.Module, path: str | Path, *, model_args: dict[str, Any] | Non
 def load(path: str | Path) -> nn.Module:
     """Build the model again and load its weights; it is in eval mode.
 
+    Nothing in the file is trusted: the model is first built without memory and compared with the tensors that the file
+    has, and only known libraries build it.
+
     Raises:
-        LoopeError: if the file is missing, damaged, or was not written by `save`.
+        LoopeError: if the file is missing, damaged, was not written by `save`, does not hold the model that it
+            describes, or has weights that are not finite.
     """
     try:
         from safetensors import SafetensorError, safe_open
@@ -72,26 +80,66 @@ def load(path: str | Path) -> nn.Module:
     require(Path(path).is_file(), f"There is no file {path}.")
     try:
         with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
+            recipe = _read_recipe(path, file.metadata() or {}, len(file.keys()))
+            _rehearse(path, recipe, file)
+            model = libraries.build(recipe["model"])
+            _attach(recipe, model)
             state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dictionary)
+        for name, tensor in state.items():
+            require(
+                not tensor.is_floating_point() or bool(tensor.isfinite().all()),
+                f"{path} has weights that are not finite, in {name}; save the model from before its training diverged.",
+            )
+        model.load_state_dict(state)
+    except LoopeError:
+        raise
     except SafetensorError as error:
         raise LoopeError(f"{path} is no safetensors file, or is damaged: {error}.") from None
+    except Exception as error:  # whatever a damaged or foreign recipe sets off in the libraries that read it
+        raise LoopeError(f"{path} cannot be read: {type(error).__name__}: {str(error)[:500]}") from error
+    return model.eval()
+
+
+def _read_recipe(path: str | Path, metadata: dict[str, str], tensors: int) -> dict[str, Any]:
+    """How a file's model is built, if that is plain and modest."""
     require(
         KEY in metadata,
         f"{path} was not written by loope.save and does not say how to build its model; build and attach the model, "
         "then load the file with safetensors.torch.load_model.",
     )
-    try:
-        recipe = json.loads(metadata[KEY])
-        require(recipe["format"] == FORMAT, f"{path} has format {recipe['format']}; this version reads {FORMAT}.")
-        recipe["attach"] = specs.from_json(json.dumps(recipe["attach"]))
-        model = _build(recipe)
-        model.load_state_dict(state)
-    except LoopeError:
-        raise
-    except Exception as error:  # whatever a damaged or foreign recipe sets off in the libraries that read it
-        raise LoopeError(f"{path} cannot be read: {type(error).__name__}: {error}") from error
-    return model.eval()
+    text = metadata[KEY]
+    require(len(text) <= MOST_RECIPE, f"{path} describes its model in {len(text):,} letters, more than any needs.")
+    recipe: dict[str, Any] = json.loads(text)
+    require(recipe["format"] == FORMAT, f"{path} has format {recipe['format']}; this version reads {FORMAT}.")
+    rehearsal.require_modest(recipe, tensors)
+    recipe["attach"] = specs.from_json(json.dumps(recipe["attach"]))
+    count = len(recipe["attach"]["encoders"])
+    require(
+        count <= rehearsal.MOST_ENCODERS,
+        f"{path} describes {count:,} encoders; up to {rehearsal.MOST_ENCODERS} are attached from a file.",
+    )
+    return recipe
+
+
+def _rehearse(path: str | Path, recipe: dict[str, Any], file: Any) -> None:
+    """Check, before memory is spent, that the model described is the one whose tensors the file has."""
+    tensors = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118  (not a dictionary)
+    shapes = {name: tuple(tensor.get_shape()) for name, tensor in tensors.items()}
+    dtypes = {tensor.get_dtype() for tensor in tensors.values()}
+    require(
+        DTYPES.get(recipe["dtype"]) in dtypes,
+        f"{path} describes a model in {recipe['dtype']!r}, but has tensors in {', '.join(sorted(dtypes)) or 'none'}.",
+    )
+    spec = math.prod(shapes.get(rehearsal.EXTRA_STATE, ()))
+    require(spec <= MOST_RECIPE, f"{path} describes its encoders in {spec:,} bytes, more than any model needs.")
+    rehearsal.rehearse(partial(libraries.build, recipe["model"]), partial(_attach, recipe), recipe["size"], shapes)
+
+
+def _attach(recipe: dict[str, Any], model: nn.Module) -> None:
+    how = recipe["attach"]
+    attach(model, how["encoders"], keep_own=how["keep_own"], prefix=how["prefix"])
+    resize(model, recipe["size"])
+    model.to(getattr(torch, recipe["dtype"]))
 
 
 def _check_rebuilds(about: dict[str, Any], model: nn.Module) -> None:
@@ -127,10 +175,3 @@ def _as_if_detached(named: dict[str, str]) -> dict[str, str]:
     """Names as they are with nothing attached: what was set aside at its old place, and nothing of ours."""
     back = {name.removeprefix(OWN).replace("/", ".") if name.startswith(OWN) else name: named[name] for name in named}
     return {name: value for name, value in back.items() if not name.startswith("loope.")}
-
-
-def _build(recipe: dict[str, Any]) -> nn.Module:
-    model, how = libraries.build(recipe["model"]), recipe["attach"]
-    attach(model, how["encoders"], keep_own=how["keep_own"], prefix=how["prefix"])
-    resize(model, recipe["size"])
-    return model.to(getattr(torch, recipe["dtype"]))

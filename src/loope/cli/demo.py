@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from loope.cli.options import JsonOption
+from loope.cli.text import as_text
 
 if TYPE_CHECKING:
     from typing import Any
@@ -59,9 +60,9 @@ def demo(
         )
         return
     console.print(_table(results))
-    console.print(f"Report with pictures: [bold]{report}[/bold]")
+    console.print(f"Report with pictures: [bold]{as_text(report)}[/bold]")
     if model is not None:
-        console.print(f"The model with LOOPE, to look into with `loope explore`: [bold]{model}[/bold]")
+        console.print(f"The model with LOOPE, to look into with `loope explore`: [bold]{as_text(model)}[/bold]")
 
 
 def _table(results: dict[str, dict[str, Any]]) -> Any:

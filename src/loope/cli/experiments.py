@@ -22,7 +22,9 @@ from loope.cli.choices import (
     read_seeds,
 )
 from loope.cli.options import JsonOption, busy
+from loope.cli.text import as_text
 from loope.core.errors import require
+from loope.core.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -70,7 +72,6 @@ def run(
         loope run table1 --preset paper --only "Oxford*ViT*" --on slurm --resource gpus_per_node=1
     """
     from rich.console import Console
-    from rich.markup import escape
 
     from loope.cli.watching import Watch, interruptible
     from loope.engine.executors import create_executor
@@ -110,12 +111,13 @@ def run(
     elif not as_json:
         console.print(show_sheet(sheet))
     done = sum(each.state == "done" for each in outcome.standings)
-    console.print(f"{done} of {len(outcome.standings) + len(barred)} runs are done, in [bold]{out}[/bold].")
+    total = len(outcome.standings) + len(barred)
+    console.print(f"{done} of {total} runs are done, in [bold]{as_text(out)}[/bold].")
     for name, count in count_bad_images(outcome.standings).items():
         console.print(f"{count} images of {name} could not be read and were skipped; run.json counts them by part.")
     for cause in dict.fromkeys(barred.values()):
         count = sum(each == cause for each in barred.values())
-        console.print(f"[red]{count} runs could not start[/red]: {escape(cause)}", highlight=False)
+        console.print(f"[red]{count} runs could not start[/red]: {as_text(cause)}", highlight=False)
     if outcome.failures:
         print_failures(console, outcome.failures)
     if outcome.failures or barred:
@@ -161,14 +163,14 @@ def status(
         typer.echo(json.dumps(rows, indent=2))
         return
     console = Console()
-    shown = Table("table", *STATES, title=f"{preset}, seeds {seeds}")
+    shown = Table("table", *STATES, title=f"{preset}, seeds {as_text(seeds)}")
     for name, found in told.items():
         shown.add_row(name, *(str(sum(each.state == state for each in found) or "·") for state in STATES))
     console.print(shown)
     for found in told.values():
         for each in found:
             if each.error is not None:
-                console.print(f"failed {each.run.name}: {each.error}", highlight=False, markup=False)
+                console.print(f"failed {as_text(each.run.name)}: {as_text(each.error)}", highlight=False)
 
 
 def tables(as_json: JsonOption = False) -> None:
@@ -231,7 +233,7 @@ def report(
         return
     with busy("Drawing"):
         written = write_report(found, preset, numbers, out, file_format, to)
-    typer.echo(f"Written: {written}")
+    typer.echo(f"Written: {printable(written)}")
 
 
 def _obstacles(runs: list[Run], out: Path, settings: Settings) -> dict[Run, str]:
@@ -268,10 +270,8 @@ def _default_place(preset: str) -> str:
 
 def print_failures(console: Console, failures: dict[str, str]) -> None:
     """Which runs failed, and why."""
-    from rich.markup import escape
-
     for name, why in failures.items():
-        console.print(f"[red]failed[/red] {escape(name)}: {escape(why)}", highlight=False)
+        console.print(f"[red]failed[/red] {as_text(name)}: {as_text(why)}", highlight=False)
     console.print("The same command tries them again.")
 
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from loope.cli.text import as_text
+
 if TYPE_CHECKING:
     import socket
 
@@ -92,4 +94,4 @@ def _export(folder: Path) -> None:
     with Progress(console=console, transient=True) as progress:
         task = progress.add_task("Writing the page", total=1)
         count = export(folder, lambda share: progress.update(task, completed=share))
-    console.print(f"{count} files in [bold]{folder}[/bold]; any web server can send them.")
+    console.print(f"{count} files in [bold]{as_text(folder)}[/bold]; any web server can send them.")

@@ -16,6 +16,7 @@ from loope.cli.pesi import pesi
 from loope.cli.segment import segment
 from loope.cli.three_cell import three_cell
 from loope.core.errors import LoopeError
+from loope.core.text import printable
 
 app = typer.Typer(
     help="Positional encodings for vision transformers: see, compare and measure where patches are.",
@@ -72,5 +73,5 @@ def main() -> None:
 
 
 def _stop(message: str, code: int) -> None:
-    typer.secho(f"Error: {message}", fg=typer.colors.RED, err=True)
+    typer.secho(f"Error: {printable(message)}", fg=typer.colors.RED, err=True)
     sys.exit(code)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from loope.cli.options import JsonOption, busy
+from loope.cli.text import as_text
 
 if TYPE_CHECKING:
     from loope.attach.acting import Positions
@@ -156,9 +157,9 @@ def _print(rows: list[Measured], directions: int) -> None:
     for row in rows:
         s, mark = row.scores, "*" if row.scores.a_su_says_little else ""
         numbers = (s.m_u, s.m_d, s.m_d_share, s.a_su, s.a_su_bounded, s.translation_consistency, s.nearness_correlation)
-        shown = [f"{number:.4f}" for number in numbers[:4]] + [f"{number:.3f}" for number in numbers[4:]]
-        shown[2], shown[3] = f"{s.m_d_share:.1%}", shown[3] + mark
-        out.add_row(row.name if len(grids) == 1 else f"{row.name} {row.grid}", *shown)
+        cells = [f"{number:.4f}" for number in numbers[:4]] + [f"{number:.3f}" for number in numbers[4:]]
+        cells[2], cells[3] = f"{s.m_d_share:.1%}", cells[3] + mark
+        out.add_row(as_text(row.name if len(grids) == 1 else f"{row.name} {row.grid}"), *cells)
         if row.paper is not None:
             p = row.paper
             out.add_row(f" paper: {p.called}", f"{p.m_u:.4f}", f"{p.m_d:.4f}", "", f"{p.a_su:.4f}", style="dim italic")

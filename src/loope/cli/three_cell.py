@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from loope.cli.options import JsonOption, busy
+from loope.cli.text import as_text
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -74,7 +75,7 @@ def show(
     console = Console()
     console.print(Columns([_sample(data, index) for index in range(count)], padding=(1, 4)))
     if draw is not None:
-        console.print(f"Drawn: {draw}", highlight=False, markup=False)
+        console.print(f"Drawn: [bold]{as_text(draw)}[/bold]")
 
 
 @three_cell.command()
@@ -115,7 +116,7 @@ def export(
         typer.echo(json.dumps(told, indent=2))
         return
     rates = ", ".join(f"{task} {rate:.1%}" for task, rate in data.majority_rates().items())
-    console.print(f"{len(data):,} samples in [bold]{folder}[/bold], described in {card.name}.")
+    console.print(f"{len(data):,} samples in [bold]{as_text(folder)}[/bold], described in {as_text(card.name)}.")
     console.print(f"A constant answer scores: {rates}.")
 
 

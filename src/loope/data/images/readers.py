@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from loope.core.errors import LoopeError, require
+from loope.core.images import ImageError, read_image
+from loope.core.limits import MOST_TRAINING_PIXELS
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -44,21 +46,11 @@ class Files:
         Raises:
             BadImageError: if it cannot be read.
         """
-        from PIL import Image, UnidentifiedImageError
-
         path = self.folder / self.names[index]
         try:
-            with Image.open(path) as image:
-                decoded: Image.Image = image.convert("RGB")
-                return decoded
-        except FileNotFoundError:
-            raise BadImageError(str(path), "there is no such file") from None
-        except UnidentifiedImageError:
-            raise BadImageError(str(path), f"it is no image ({path.stat().st_size:,} bytes)") from None
-        except MemoryError:
-            raise
-        except Exception as error:  # a decoder can stumble over damaged bytes in any way
-            raise BadImageError(str(path), str(error) or type(error).__name__) from error
+            return read_image(path, most=MOST_TRAINING_PIXELS)
+        except ImageError as error:
+            raise BadImageError(str(path), str(error)) from error
 
     def take(self, indices: Sequence[int]) -> Files:
         """Some of the files."""
