@@ -116,9 +116,18 @@ def test_a_damaged_recipe_ends_in_a_message(recipe):
         acting({"pos_embed": torch.rand(1, 17, 8)}, {KEY: recipe})
 
 
+def test_a_small_file_cannot_ask_for_a_large_model(tmp_path):
+    file = saved(small("gilbert"), tmp_path / "m.safetensors")
+    recipe = json.loads(file.metadata[KEY])
+    for asked in ({"depth": 10**7}, {"img_size": [80_000, 80_000]}, {"embed_dim": 60_000}):
+        larger = {**recipe, "model": {**recipe["model"], "args": {**recipe["model"]["args"], **asked}}}
+        with pytest.raises(loope.LoopeError):
+            acting(file, {KEY: json.dumps(larger)})
+
+
 def test_another_models_encoder_does_not_fit(tmp_path):
     file = saved(small("learned"), tmp_path / "m.safetensors")
     recipe = json.loads(file.metadata[KEY])
     recipe["model"]["args"]["embed_dim"] = 64
-    with pytest.raises(loope.LoopeError, match="cannot be built"):
+    with pytest.raises(loope.LoopeError, match="does not hold the model"):
         acting(file, {KEY: json.dumps(recipe)})

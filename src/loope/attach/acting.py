@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -12,15 +13,16 @@ from torch import Tensor, nn
 from loope.attach import libraries, specs
 from loope.attach.adapter import adapter_for
 from loope.attach.api import encoder_for, resize
-from loope.attach.checkpoint import KEY
+from loope.attach.checkpoint import KEY, attach_by, read_recipe
+from loope.attach.rehearsal import EXTRA_STATE as SPEC
+from loope.attach.rehearsal import rehearse, require_modest
 from loope.core.errors import LoopeError, require
 from loope.core.grid import Grid, GridLike, as_grid
+from loope.core.weights import WeightsFile
 from loope.encoders import PositionalEncoder
 from loope.encoders.similarity import encoder_similarity
 from loope.metrics.pesi import cosine_similarity
 from loope.metrics.tables import find_table, require_timm_model, set_aside, table_names
-
-SPEC = "loope._extra_state"  # how it was attached, as bytes, in every state dict of an attached model
 
 
 class Positions(NamedTuple):
@@ -62,8 +64,8 @@ def acting(
 ) -> Acting:
     """Find what gives tokens their position in a checkpoint, with the checkpoint's weights.
 
-    The model is described on the meta device and never allocated; of the tensors, only those of encoders and tables
-    are read. A rotary or relative encoding that is the model's own is not looked at.
+    Files need not be trusted: the model is built on the meta device, without memory, and must match the file's tensors.
+    Of these, only those of encoders and tables are read. The model's own rotary or relative encoding is not looked at.
 
     Args:
         tensors: a state dict, or a `WeightsFile`.
@@ -75,47 +77,38 @@ def acting(
     Raises:
         LoopeError: if nothing is found, or the file does not say enough to build its encoders.
     """
-    recipe = _recipe(metadata or {})
-    spec, prefix = _spec(tensors, recipe)
-    if spec is None or name is not None:
-        place = _own_grid(model) if model is not None and grid is None else grid
-        found = [_table(tensors, place, name)]
-    else:
-        try:
+    try:
+        spec, recipe, prefix = _attached(tensors, metadata or {})
+        if spec is None or name is not None:
+            place = _own_grid(model) if model is not None and grid is None else grid
+            found = [_table(tensors, place, name)]
+        else:
             found = _encoders(tensors, prefix, spec, recipe, grid, model)
-        except LoopeError:
-            raise
-        except Exception as error:  # whatever a foreign or damaged recipe sets off in the libraries that read it
-            raise LoopeError(f"The encoders cannot be built: {type(error).__name__}: {error}.") from None
-        if spec["keep_own"]:
-            found += [_table(tensors, grid, each) for each in table_names(tensors)]
+            if spec["keep_own"]:
+                found += [_table(tensors, grid, each) for each in table_names(tensors)]
+    except LoopeError:
+        raise
+    except Exception as error:  # whatever a foreign or damaged file sets off in the libraries that read it
+        raise LoopeError(f"What acts in the file cannot be found: {type(error).__name__}: {error}.") from None
     return Acting(found, set_aside(tensors))
 
 
-def _recipe(metadata: Mapping[str, str]) -> dict[str, Any] | None:
-    """What `loope.save` wrote into the file, if it did."""
-    if KEY not in metadata:
-        return None
-    try:
-        recipe: dict[str, Any] = json.loads(metadata[KEY])
-        recipe["attach"] = specs.from_json(json.dumps(recipe["attach"]))
-    except Exception as error:  # anything can stand in a file
-        raise LoopeError(f"The file's recipe cannot be read: {type(error).__name__}: {error}.") from None
-    return recipe
-
-
-def _spec(tensors: Mapping[str, Tensor], recipe: dict[str, Any] | None) -> tuple[specs.Spec | None, str]:
-    """How something was attached, or None if nothing was; and what stands before `loope.` in the tensors' names."""
+def _attached(
+    tensors: Mapping[str, Tensor], metadata: Mapping[str, str]
+) -> tuple[specs.Spec | None, dict[str, Any] | None, str]:
+    """How something was attached, the recipe that `loope.save` wrote, and what stands before `loope.` in names."""
     key = next((key for key in tensors if key == SPEC or key.endswith(f".{SPEC}")), None)
+    prefix = "" if key is None else key.removesuffix(SPEC)
+    if KEY in metadata:
+        recipe = read_recipe("The file", metadata, len(tensors))
+        shapes = tensors.shapes() if isinstance(tensors, WeightsFile) else {k: tuple(tensors[k].shape) for k in tensors}
+        rehearse(partial(libraries.build, recipe["model"]), partial(attach_by, recipe), recipe["size"], shapes)
+        return recipe["attach"], recipe, prefix
     if key is None:
-        return (None, "") if recipe is None else (recipe["attach"], "")
-    prefix = key.removesuffix(SPEC)
-    if recipe is not None:
-        return recipe["attach"], prefix
-    try:
-        return specs.from_bytes(tensors[key]), prefix
-    except Exception as error:  # anything can stand in a file
-        raise LoopeError(f"{key!r} does not say how something was attached: {type(error).__name__}: {error}.") from None
+        return None, None, ""
+    spec = specs.from_bytes(tensors[key])
+    require_modest(json.loads(specs.to_json(spec)), len(tensors))
+    return spec, None, prefix
 
 
 def _encoders(

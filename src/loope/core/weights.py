@@ -53,6 +53,10 @@ class WeightsFile(Mapping[str, "Tensor"]):
             raise LoopeError(f"{name!r} in {self.path.name!r} cannot be read: {error}.") from None
         return tensor
 
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of every tensor, without reading it."""
+        return {name: tuple(self._file.get_slice(name).get_shape()) for name in self._keys}
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._keys)
 
