@@ -61,7 +61,10 @@ def attach(
     chosen = _chosen(encoder, options)
     if init is not None:
         _check_init(init, chosen, branches)
-    made = [[_make(branch, name, each) for name, each in chosen] for branch in branches]
+    made = [
+        [encoder_for(branch, name, each).to(next(branch.patch_embed.parameters())) for name, each in chosen]
+        for branch in branches
+    ]
     prefix = prefix or _default_prefix(init, branches[0], made[0])
     one_of("prefix", prefix, PREFIXES)
     for branch, encoders in zip(branches, made, strict=True):
@@ -175,8 +178,9 @@ def _try_resize(encoders: Sequence[PositionalEncoder], branch: Branch, pixels: G
         copy.deepcopy(encoder).resize(grid)
 
 
-def _make(branch: Branch, name: str, options: dict[str, Any]) -> PositionalEncoder:
-    made = create_encoder(
+def encoder_for(branch: Branch, name: str, options: dict[str, Any]) -> PositionalEncoder:
+    """A new encoder that fits a branch, on the CPU in float32."""
+    return create_encoder(
         name,
         branch.dim,
         branch.grid,
@@ -186,7 +190,6 @@ def _make(branch: Branch, name: str, options: dict[str, Any]) -> PositionalEncod
         depth=len(branch.blocks),
         **options,
     )
-    return made.to(next(branch.patch_embed.parameters()))
 
 
 def _check_fit(adapter: Adapter, branch: Branch, encoders: Sequence[PositionalEncoder]) -> None:

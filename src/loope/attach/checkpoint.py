@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -41,8 +42,10 @@ def save(model: nn.Module, path: str | Path, *, model_args: dict[str, Any] | Non
     Raises:
         LoopeError: if nothing is attached, or the model could not be built again from what the file would say.
     """
-    from safetensors.torch import save as to_safetensors
-
+    try:
+        from safetensors.torch import save as to_safetensors
+    except ImportError:
+        raise LoopeError("Writing checkpoints needs safetensors: pip install 'loope[models]'.") from None
     attachment = required_attachment(model)
     require(not attachment.baked, "A frozen model is for deployment; save the model before loope.freeze.")
     branch, own = attachment.branches[0], attachment.own_grids[0]
@@ -71,15 +74,17 @@ def load(path: str | Path) -> nn.Module:
         LoopeError: if the file is missing, damaged, was not written by `save`, does not hold the model that it
             describes, or has weights that are not finite.
     """
-    from safetensors import SafetensorError, safe_open
-
+    try:
+        from safetensors import SafetensorError, safe_open
+    except ImportError:
+        raise LoopeError("Reading checkpoints needs safetensors: pip install 'loope[models]'.") from None
     require(Path(path).is_file(), f"There is no file {path}.")
     try:
         with safe_open(path, framework="pt") as file:
-            recipe = _read_recipe(path, file.metadata() or {}, len(file.keys()))
+            recipe = read_recipe(path, file.metadata() or {}, len(file.keys()))
             _rehearse(path, recipe, file)
             model = libraries.build(recipe["model"])
-            _attach(recipe, model)
+            attach_by(recipe, model)
             state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dictionary)
         for name, tensor in state.items():
             require(
@@ -96,7 +101,7 @@ def load(path: str | Path) -> nn.Module:
     return model.eval()
 
 
-def _read_recipe(path: str | Path, metadata: dict[str, str], tensors: int) -> dict[str, Any]:
+def read_recipe(path: str | Path, metadata: Mapping[str, str], tensors: int) -> dict[str, Any]:
     """How a file's model is built, if that is plain and modest."""
     require(
         KEY in metadata,
@@ -128,10 +133,11 @@ def _rehearse(path: str | Path, recipe: dict[str, Any], file: Any) -> None:
     )
     spec = math.prod(shapes.get(rehearsal.EXTRA_STATE, ()))
     require(spec <= MOST_RECIPE, f"{path} describes its encoders in {spec:,} bytes, more than any model needs.")
-    rehearsal.rehearse(partial(libraries.build, recipe["model"]), partial(_attach, recipe), recipe["size"], shapes)
+    rehearsal.rehearse(partial(libraries.build, recipe["model"]), partial(attach_by, recipe), recipe["size"], shapes)
 
 
-def _attach(recipe: dict[str, Any], model: nn.Module) -> None:
+def attach_by(recipe: dict[str, Any], model: nn.Module) -> None:
+    """Attach to a new model what a recipe says, for images of its size and in its dtype."""
     how = recipe["attach"]
     attach(model, how["encoders"], keep_own=how["keep_own"], prefix=how["prefix"])
     resize(model, recipe["size"])

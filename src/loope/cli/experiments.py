@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
     from loope.experiments.results import Standing
+    from loope.experiments.settings import Settings
+    from loope.experiments.spec import Run
     from loope.reports.sheets import Sheet
 
 RUNNING_ELSEWHERE = 3  # exit code: nothing failed, but another process holds the lock of a run
@@ -94,6 +96,7 @@ def run(
         progress=False,
     )
     place, options = on or _default_place(preset), read_resources(resource or [])
+    barred = _obstacles(runs, out, settings) if place in ("local", "here") else {}  # of other machines nothing is known
     if place == "slurm":
         options = {"folder": str(out / "slurm"), **options}
     with (
@@ -101,7 +104,7 @@ def run(
         create_executor(place, jobs, **options) as executor,
         Watch(console, runs, out) as watch,
     ):
-        outcome = carry_out(runs, out / "runs", executor, settings, watch)
+        outcome = carry_out([run for run in runs if run not in barred], out / "runs", executor, settings, watch)
     from loope.experiments.results import Results
     from loope.experiments.sheet import make_sheet
     from loope.reports.sheets import render
@@ -112,11 +115,16 @@ def run(
     elif not as_json:
         console.print(show_sheet(sheet))
     done = sum(each.state == "done" for each in outcome.standings)
-    console.print(f"{done} of {len(outcome.standings)} runs are done, in [bold]{as_text(out)}[/bold].")
+    total = len(outcome.standings) + len(barred)
+    console.print(f"{done} of {total} runs are done, in [bold]{as_text(out)}[/bold].")
     for name, count in count_bad_images(outcome.standings).items():
         console.print(f"{count} images of {name} could not be read and were skipped; run.json counts them by part.")
+    for cause in dict.fromkeys(barred.values()):
+        count = sum(each == cause for each in barred.values())
+        console.print(f"[red]{count} runs could not start[/red]: {as_text(cause)}", highlight=False)
     if outcome.failures:
         print_failures(console, outcome.failures)
+    if outcome.failures or barred:
         raise typer.Exit(1)
     if outcome.elsewhere and first:  # its peers may be here before it has written the result
         print_elsewhere(console, outcome.elsewhere)
@@ -126,7 +134,7 @@ def run(
 def status(
     table: Annotated[
         str | None,
-        typer.Argument(metavar="[TABLE]", help="One table; all if not given.", autocompletion=complete_table),
+        typer.Argument(metavar="TABLE", help="One table; all if not given.", autocompletion=complete_table),
     ] = None,
     preset: PresetOption = "laptop",
     only: OnlyOption = None,
@@ -216,6 +224,9 @@ def report(
 
         loope report table1 --format csv --to -
     """
+    from loope.core.packages import require_packages
+
+    require_packages("A report", "train", "pandas", "scipy")
     from loope.experiments.report import write_report
     from loope.experiments.results import Results
     from loope.experiments.sheet import make_sheet
@@ -230,6 +241,23 @@ def report(
     with busy("Drawing"):
         written = write_report(found, preset, numbers, out, file_format, to)
     typer.echo(f"Written: {printable(written)}")
+
+
+def _obstacles(runs: list[Run], out: Path, settings: Settings) -> dict[Run, str]:
+    """Why runs cannot start, for some of them.
+
+    Raises:
+        LoopeError: if none of the runs that are left to do can start.
+    """
+    from loope.experiments.preflight import obstacles
+    from loope.experiments.results import standings
+
+    left = [each.run for each in standings(runs, out / "runs") if each.state != "done"]
+    with busy("Looking for data and weights"):
+        found = obstacles(left, settings)
+    causes = "\n".join(dict.fromkeys(found.values()))
+    require(not left or len(found) < len(left), f"None of {len(left)} runs can start. {causes}")
+    return found
 
 
 def count_bad_images(standings: list[Standing]) -> dict[str, int]:

@@ -31,10 +31,6 @@ def explore(
 
         loope explore --export out/explorer
     """
-    if export is not None:
-        _export(export)
-        return
-
     from loope.core.errors import LoopeError
 
     try:
@@ -44,6 +40,9 @@ def explore(
         from loope.explorer.guard import is_loopback
     except ImportError:
         raise LoopeError("The explorer needs its server: pip install 'loope[explore]'.") from None
+    if export is not None:
+        _export(export)
+        return
     local = is_loopback(host)
     listening = _listen(host, port)
     shown = f"[{host}]" if ":" in host else host

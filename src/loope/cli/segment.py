@@ -45,9 +45,11 @@ def segment(
 
     from loope.core.errors import require
     from loope.core.files import write_atomic
+    from loope.core.packages import require_packages
     from loope.reports import panels
     from loope.reports import segmentation as drawings
 
+    require_packages("Segmenting", "models,plots", "matplotlib", "numpy", "PIL", "safetensors", "timm")
     require(image.is_file(), f"There is no image {image}.")
     picture = _read(image)
     model = _model(checkpoint)
@@ -76,15 +78,12 @@ def segment(
 
 def _read(path: Path) -> Tensor:
     """`(H, W, 3)` uint8, upright."""
+    import numpy
     import torch
 
     from loope.core.errors import LoopeError
     from loope.core.images import ImageError, read_image
 
-    try:
-        import numpy
-    except ImportError:
-        raise LoopeError("Reading images needs pillow and numpy: pip install 'loope[models,plots]'.") from None
     try:
         return torch.from_numpy(numpy.array(read_image(path, upright=True)))
     except ImageError as error:
