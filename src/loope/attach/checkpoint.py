@@ -11,7 +11,7 @@ from torch import nn
 
 from loope.attach import libraries, specs
 from loope.attach.api import attach, resize
-from loope.attach.attachment import required_attachment
+from loope.attach.attachment import sole_attachment
 from loope.core.errors import LoopeError, require
 from loope.core.files import write_atomic
 from loope.core.grid import Grid
@@ -39,9 +39,9 @@ def save(model: nn.Module, path: str | Path, *, model_args: dict[str, Any] | Non
     """
     from safetensors.torch import save as to_safetensors
 
-    attachment = required_attachment(model)
+    attachment = sole_attachment(model)
     require(not attachment.baked, "A frozen model is for deployment; save the model before loope.freeze.")
-    branch, own = attachment.branches[0], attachment.own_grids[0]
+    branch, own = attachment.branches[0], attachment.host.own_grids[0]
     if attachment.spec["keep_own"]:  # then the model's own table has the present size
         own = branch.grid
     size = Grid(own.height * branch.patch_size, own.width * branch.patch_size)
