@@ -1,4 +1,4 @@
-"""Attention with positions calls the model's own layers, so that whatever acts on them acts: hooks, LoRA, quantisation."""
+"""Attention with positions calls the model's own layers, so that hooks, LoRA and quantised layers act."""
 
 from collections import Counter
 

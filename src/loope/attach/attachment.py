@@ -75,7 +75,8 @@ class Attachment(nn.Module):
 
     def add_to_prefix(self, number: int, prefix: Tensor) -> Tensor:
         """Add the learned vectors to the prefix tokens `(B, P, D)`."""
-        return prefix + self.prefixes[self.branches[number].name]
+        vectors: Tensor = self.prefixes[self.branches[number].name]
+        return prefix + vectors
 
     def mix(self, number: int, patches: Tensor, grid: Grid, layer: int) -> Tensor:
         """Let the conditional encoders transform the patch tokens `(B, N, D)` after a block."""
@@ -162,7 +163,7 @@ class Attachment(nn.Module):
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         state_dict.setdefault(prefix + HINT, getattr(self, HINT))  # older files do not have it
-        super()._load_from_state_dict(state_dict, prefix, *args)  # type: ignore[no-untyped-call]
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
 
 def attachment_of(model: nn.Module) -> Attachment | None:
@@ -173,7 +174,7 @@ def attachment_of(model: nn.Module) -> Attachment | None:
 
 def all_attachments(model: nn.Module) -> list[Attachment]:
     """The model's attachment, and the copies of it that a wrapper in its place keeps."""
-    return [module for module in model.loope.modules() if isinstance(module, Attachment)]  # type: ignore[operator,union-attr]
+    return [module for module in model.loope.modules() if isinstance(module, Attachment)]  # type: ignore[union-attr]
 
 
 def required_attachment(model: nn.Module) -> Attachment:
