@@ -14,7 +14,8 @@ from torch import nn
 
 from loope.attach import libraries, rehearsal, specs
 from loope.attach.api import attach, resize
-from loope.attach.attachment import required_attachment
+from loope.attach.attachment import sole_attachment
+from loope.attach.wrappers import require_merged, unwrapped
 from loope.core.errors import LoopeError, require
 from loope.core.files import write_atomic
 from loope.core.grid import Grid
@@ -34,7 +35,8 @@ def save(model: nn.Module, path: str | Path, *, model_args: dict[str, Any] | Non
     """Write an attached model to one safetensors file, atomically.
 
     Args:
-        model: a model of timm, transformers or `loope.models`, with something attached.
+        model: a model of timm, transformers or `loope.models`, with something attached; also inside DDP, DataParallel
+            or torch.compile. PEFT's adapters must be merged first.
         path: the file.
         model_args: arguments that a timm model, or the timm backbone of ours, was created with beyond its name, number
             of classes and image size, which are found by themselves.
@@ -46,9 +48,11 @@ def save(model: nn.Module, path: str | Path, *, model_args: dict[str, Any] | Non
         from safetensors.torch import save as to_safetensors
     except ImportError:
         raise LoopeError("Writing checkpoints needs safetensors: pip install 'loope[models]'.") from None
-    attachment = required_attachment(model)
+    model = unwrapped(model)
+    require_merged(model)
+    attachment = sole_attachment(model)
     require(not attachment.baked, "A frozen model is for deployment; save the model before loope.freeze.")
-    branch, own = attachment.branches[0], attachment.own_grids[0]
+    branch, own = attachment.branches[0], attachment.host.own_grids[0]
     if attachment.spec["keep_own"]:  # then the model's own table has the present size
         own = branch.grid
     size = Grid(own.height * branch.patch_size, own.width * branch.patch_size)

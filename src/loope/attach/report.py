@@ -72,7 +72,7 @@ class Report:
 def report_on(model: nn.Module, attachment: Attachment, prefix: str, keep_own: bool) -> Report:
     """The report on an attachment that is in place."""
     added = [*attachment.encoders.parameters(), *attachment.prefixes.parameters()]
-    names = [name.replace("/", ".") for name in attachment.taken]
+    names = [name.replace("/", ".") for name in attachment.host.taken]
     encoders = attachment.encoders_of(0)
     notes = []
     if any(encoder.name == "irpe" and getattr(encoder, "mode", "") == "contextual" for encoder in encoders):
