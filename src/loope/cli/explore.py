@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     import socket
 
 PORT = 8477
-MOST_CONNECTIONS = 256
 
 
 def explore(
@@ -36,10 +35,9 @@ def explore(
     from loope.core.errors import LoopeError
 
     try:
-        import uvicorn
-
         from loope.explorer.app import create_app
         from loope.explorer.guard import is_loopback
+        from loope.explorer.server import create_server
     except ImportError:
         raise LoopeError("The explorer needs its server: pip install 'loope[explore]'.") from None
     local = is_loopback(host)
@@ -55,8 +53,7 @@ def explore(
         )
     if browser:
         _open(address)
-    config = uvicorn.Config(create_app(local), log_level="warning", limit_concurrency=MOST_CONNECTIONS)
-    uvicorn.Server(config).run(sockets=[listening])
+    create_server(create_app(local)).run(sockets=[listening])
 
 
 def _listen(host: str, port: int) -> socket.socket:
