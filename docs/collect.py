@@ -11,8 +11,7 @@ import build
 import build_replication
 from build_results import RUNS
 from loope.core.files import write_atomic
-from loope.experiments.pictures import PICTURES
-from loope.experiments.results import RESULT
+from loope.experiments.results import PICTURES, RESULT
 
 SMALL = 100_000  # bytes
 

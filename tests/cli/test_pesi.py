@@ -11,6 +11,8 @@ from typer.testing import CliRunner
 
 import loope
 from loope.cli import main as cli
+from loope.metrics import tables
+from loope.metrics.summary import summarize
 from tests.weights import weights
 
 runner = CliRunner(env={"COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"})
@@ -90,6 +92,24 @@ def test_a_checkpoint_and_an_encoder_side_by_side(tmp_path):
     )
 
 
+def test_the_encoder_at_work_is_measured_and_what_is_set_aside_by_name(tmp_path):
+    timm = pytest.importorskip("timm")
+    args = {"depth": 1, "embed_dim": 32, "num_heads": 2}
+    model = timm.create_model("vit_tiny_patch16_224", img_size=64, **args)
+    loope.attach(model, "rope_mixed")
+    path = loope.save(model, tmp_path / "m.safetensors", model_args=args)
+    told = as_json("--checkpoint", path)
+    (row,) = told["rows"]
+    scores = loope.pesi_from_similarity(loope.encoder_similarity(model.loope.encoders_of(0)[0]), (4, 4))
+    assert (row["name"], row["m_u"]) == ("m.safetensors: rope_mixed", scores.m_u.item())
+    assert told["set_aside"] == ["loope.own.pos_embed"]
+    assert "--table loope.own.pos_embed" in run("--checkpoint", path)
+    (own,) = as_json("--checkpoint", path, "--table", "loope.own.pos_embed")["rows"]
+    table = model.loope.own.pos_embed[0, 1:].view(4, 4, 32)
+    assert own["m_d"] == summarize(loope.cosine_similarity(table), (4, 4)).m_d
+    assert own["m_u"] != row["m_u"]
+
+
 def test_a_pretrained_vit_by_file_and_by_name():
     path = weights("vit_tiny_patch16_224.safetensors")
     (by_file,) = as_json("--checkpoint", path)["rows"]
@@ -107,6 +127,7 @@ def test_a_model_by_name_uses_its_own_grid(monkeypatch):
         asked.append((name, pretrained))
         return made
 
+    monkeypatch.setattr(tables, "missing_weights", lambda name: None)
     monkeypatch.setattr(timm, "create_model", create)
     (row,) = as_json("--model", "vit_tiny_patch16_224")["rows"]
     assert asked == [("vit_tiny_patch16_224", True)]

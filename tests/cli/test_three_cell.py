@@ -35,6 +35,13 @@ def test_show_draws_letters_words_and_a_picture(tmp_path):
         assert answer in shown.output
 
 
+def test_show_writes_nothing_unasked(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shown = runner.invoke(cli.app, ["three-cell", "show", "--count", "1", "--grid", "3x3"])
+    assert shown.exit_code == 0, shown.output
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_show_takes_what_there_is(tmp_path):
     asked = ["three-cell", "show", "--count", "9", "--size", "20", "--split", "val", "--json"]
     assert len(json.loads(runner.invoke(cli.app, asked).output)["samples"]) == 2

@@ -13,9 +13,8 @@ from loope.engine.recipe import Recipe
 from loope.experiments import runner
 from loope.experiments.build import build_model, create_timm, local_weights
 from loope.experiments.names import TINY_MODELS
-from loope.experiments.pictures import PICTURES
 from loope.experiments.presets import image_run, measured, three_cell_run
-from loope.experiments.results import FAILED, RESULT, SPEC, folder_of, read_result, standing
+from loope.experiments.results import FAILED, PICTURES, RESULT, SPEC, folder_of, read_result, standing
 from loope.experiments.runner import execute
 from loope.experiments.settings import Settings
 from loope.experiments.sources import material

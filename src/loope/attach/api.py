@@ -61,10 +61,12 @@ def attach(
     chosen = _chosen(encoder, options)
     if init is not None:
         _check_init(init, chosen, branches)
-    prefix = prefix or ("learned" if init == "own" and branches[0].table_prefix else "none")
+    made = [
+        [encoder_for(branch, name, each).to(next(branch.patch_embed.parameters())) for name, each in chosen]
+        for branch in branches
+    ]
+    prefix = prefix or _default_prefix(init, branches[0], made[0])
     one_of("prefix", prefix, PREFIXES)
-
-    made = [[_make(branch, name, each) for name, each in chosen] for branch in branches]
     for branch, encoders in zip(branches, made, strict=True):
         _check_fit(adapter, branch, encoders)
     spec: specs.Spec = {"encoders": chosen, "keep_own": keep_own, "prefix": prefix}
@@ -157,6 +159,12 @@ def _chosen(encoder: EncoderChoice, options: dict[str, Any]) -> list[tuple[str, 
     return chosen
 
 
+def _default_prefix(init: str | None, branch: Branch, encoders: Sequence[PositionalEncoder]) -> str:
+    """What prefix tokens get if nobody says: what the encoder wants, and with the own table their own vectors."""
+    wanted = (init == "own" and branch.table_prefix) or any(each.prefix == "learned" for each in encoders)
+    return "learned" if wanted and branch.prefix else "none"
+
+
 def _is_pair(value: Any) -> bool:
     return (
         isinstance(value, tuple | list) and len(value) == 2 and isinstance(value[0], str) and isinstance(value[1], dict)
@@ -170,8 +178,9 @@ def _try_resize(encoders: Sequence[PositionalEncoder], branch: Branch, pixels: G
         copy.deepcopy(encoder).resize(grid)
 
 
-def _make(branch: Branch, name: str, options: dict[str, Any]) -> PositionalEncoder:
-    made = create_encoder(
+def encoder_for(branch: Branch, name: str, options: dict[str, Any]) -> PositionalEncoder:
+    """A new encoder that fits a branch, on the CPU in float32."""
+    return create_encoder(
         name,
         branch.dim,
         branch.grid,
@@ -181,7 +190,6 @@ def _make(branch: Branch, name: str, options: dict[str, Any]) -> PositionalEncod
         depth=len(branch.blocks),
         **options,
     )
-    return made.to(next(branch.patch_embed.parameters()))
 
 
 def _check_fit(adapter: Adapter, branch: Branch, encoders: Sequence[PositionalEncoder]) -> None:

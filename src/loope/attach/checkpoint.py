@@ -37,8 +37,10 @@ def save(model: nn.Module, path: str | Path, *, model_args: dict[str, Any] | Non
     Raises:
         LoopeError: if nothing is attached, or the model could not be built again from what the file would say.
     """
-    from safetensors.torch import save as to_safetensors
-
+    try:
+        from safetensors.torch import save as to_safetensors
+    except ImportError:
+        raise LoopeError("Writing checkpoints needs safetensors: pip install 'loope[models]'.") from None
     attachment = required_attachment(model)
     require(not attachment.baked, "A frozen model is for deployment; save the model before loope.freeze.")
     branch, own = attachment.branches[0], attachment.own_grids[0]
@@ -63,8 +65,10 @@ def load(path: str | Path) -> nn.Module:
     Raises:
         LoopeError: if the file is missing, damaged, or was not written by `save`.
     """
-    from safetensors import SafetensorError, safe_open
-
+    try:
+        from safetensors import SafetensorError, safe_open
+    except ImportError:
+        raise LoopeError("Reading checkpoints needs safetensors: pip install 'loope[models]'.") from None
     require(Path(path).is_file(), f"There is no file {path}.")
     try:
         with safe_open(path, framework="pt") as file:

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-from loope.core.errors import require
+from loope.core.errors import LoopeError, require
 from loope.core.grid import Grid
 
 
@@ -25,7 +25,10 @@ def describe(model: Any, size: Grid, channels: int, args: dict[str, Any]) -> dic
 
 def build(about: dict[str, Any]) -> nn.Module:
     """From the name; never from a file or an address."""
-    import timm
+    try:
+        import timm
+    except ImportError:
+        raise LoopeError("The file's model is one of timm's: pip install 'loope[models]'.") from None
 
     # A name with a scheme, or an argument that names a file, would make timm read what a checkpoint has no say in.
     require(timm.is_model(about["name"]), f"timm has no model {about['name']!r}.")

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-from loope.core.errors import require
+from loope.core.errors import LoopeError, require
 from loope.core.grid import Grid
 
 
@@ -17,8 +17,11 @@ def describe(model: Any, size: Grid, channels: int, args: dict[str, Any]) -> dic
 
 def build(about: dict[str, Any]) -> nn.Module:
     """From the configuration."""
-    import transformers
-    from transformers import DeiTPreTrainedModel, ViTPreTrainedModel
+    try:
+        import transformers
+        from transformers import DeiTPreTrainedModel, ViTPreTrainedModel
+    except ImportError:
+        raise LoopeError("The file's model is one of transformers': pip install 'loope[models]'.") from None
 
     cls = getattr(transformers, about["class"], None)
     known = isinstance(cls, type) and issubclass(cls, (ViTPreTrainedModel, DeiTPreTrainedModel))

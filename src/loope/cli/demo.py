@@ -32,13 +32,15 @@ def demo(
 
     from loope.cli.experiments import print_failures
     from loope.cli.watching import Watch, interruptible
+    from loope.core.packages import require_packages
     from loope.engine.executors import create_executor
     from loope.experiments.campaign import carry_out
     from loope.experiments.demo import TABLE, write_model
     from loope.experiments.demo_report import write_report
     from loope.experiments.settings import Settings
 
-    _require_packages("accelerate", "matplotlib", "safetensors", "timm")  # now, not after the training
+    # Now, not after the training.
+    require_packages("The demo", "train,plots", "accelerate", "matplotlib", "safetensors", "timm", "torchmetrics")
     console = Console(stderr=as_json)
     runs = [entry.run.with_seed(seed) for entry in TABLE.entries("smoke" if smoke else "laptop")]
     console.print(f"{len(runs)} encoders in the same small ViT, on Three-Cell; {jobs} at a time.")
@@ -60,15 +62,6 @@ def demo(
     console.print(f"Report with pictures: [bold]{report}[/bold]")
     if model is not None:
         console.print(f"The model with LOOPE, to look into with `loope explore`: [bold]{model}[/bold]")
-
-
-def _require_packages(*names: str) -> None:
-    from importlib.util import find_spec
-
-    from loope.core.errors import require
-
-    missing = [name for name in names if find_spec(name) is None]
-    require(not missing, f"The demo needs {', '.join(missing)}: pip install 'loope[train,plots]'.")
 
 
 def _table(results: dict[str, dict[str, Any]]) -> Any:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
     from loope.experiments.results import Standing
+    from loope.experiments.settings import Settings
+    from loope.experiments.spec import Run
     from loope.reports.sheets import Sheet
 
 
@@ -68,6 +70,7 @@ def run(
         loope run table1 --preset paper --only "Oxford*ViT*" --on slurm --resource gpus_per_node=1
     """
     from rich.console import Console
+    from rich.markup import escape
 
     from loope.cli.watching import Watch, interruptible
     from loope.engine.executors import create_executor
@@ -88,6 +91,7 @@ def run(
         progress=False,
     )
     place, options = on or _default_place(preset), read_resources(resource or [])
+    barred = _obstacles(runs, out, settings) if place in ("local", "here") else {}  # of other machines nothing is known
     if place == "slurm":
         options = {"folder": str(out / "slurm"), **options}
     with (
@@ -95,28 +99,33 @@ def run(
         create_executor(place, jobs, **options) as executor,
         Watch(console, runs, out) as watch,
     ):
-        outcome = carry_out(runs, out / "runs", executor, settings, watch)
+        outcome = carry_out([run for run in runs if run not in barred], out / "runs", executor, settings, watch)
+    from loope.experiments.results import Results
     from loope.experiments.sheet import make_sheet
     from loope.reports.sheets import render
 
-    sheet = make_sheet(found, preset, numbers, out / "runs")
+    sheet = make_sheet(found, preset, numbers, Results.in_folder(out / "runs"))
     if as_json and first:
         typer.echo(render(sheet, "json"), nl=False)
     elif not as_json:
         console.print(show_sheet(sheet))
     done = sum(each.state == "done" for each in outcome.standings)
-    console.print(f"{done} of {len(outcome.standings)} runs are done, in [bold]{out}[/bold].")
+    console.print(f"{done} of {len(outcome.standings) + len(barred)} runs are done, in [bold]{out}[/bold].")
     for name, count in count_bad_images(outcome.standings).items():
         console.print(f"{count} images of {name} could not be read and were skipped; run.json counts them by part.")
+    for cause in dict.fromkeys(barred.values()):
+        count = sum(each == cause for each in barred.values())
+        console.print(f"[red]{count} runs could not start[/red]: {escape(cause)}", highlight=False)
     if outcome.failures:
         print_failures(console, outcome.failures)
+    if outcome.failures or barred:
         raise typer.Exit(1)
 
 
 def status(
     table: Annotated[
         str | None,
-        typer.Argument(metavar="[TABLE]", help="One table; all if not given.", autocompletion=complete_table),
+        typer.Argument(metavar="TABLE", help="One table; all if not given.", autocompletion=complete_table),
     ] = None,
     preset: PresetOption = "laptop",
     only: OnlyOption = None,
@@ -206,7 +215,11 @@ def report(
 
         loope report table1 --format csv --to -
     """
+    from loope.core.packages import require_packages
+
+    require_packages("A report", "train", "pandas", "scipy")
     from loope.experiments.report import write_report
+    from loope.experiments.results import Results
     from loope.experiments.sheet import make_sheet
     from loope.experiments.table import get_table
     from loope.reports.sheets import render
@@ -214,11 +227,28 @@ def report(
     found, numbers = get_table(table).with_epochs(epochs).narrowed(*(only or ())), read_seeds(seeds)
     found.select(preset)  # an unknown preset is an error now
     if to == Path("-"):
-        typer.echo(render(make_sheet(found, preset, numbers, out / "runs"), file_format), nl=False)
+        typer.echo(render(make_sheet(found, preset, numbers, Results.in_folder(out / "runs")), file_format), nl=False)
         return
     with busy("Drawing"):
         written = write_report(found, preset, numbers, out, file_format, to)
     typer.echo(f"Written: {written}")
+
+
+def _obstacles(runs: list[Run], out: Path, settings: Settings) -> dict[Run, str]:
+    """Why runs cannot start, for some of them.
+
+    Raises:
+        LoopeError: if none of the runs that are left to do can start.
+    """
+    from loope.experiments.preflight import obstacles
+    from loope.experiments.results import standings
+
+    left = [each.run for each in standings(runs, out / "runs") if each.state != "done"]
+    with busy("Looking for data and weights"):
+        found = obstacles(left, settings)
+    causes = "\n".join(dict.fromkeys(found.values()))
+    require(not left or len(found) < len(left), f"None of {len(left)} runs can start. {causes}")
+    return found
 
 
 def count_bad_images(standings: list[Standing]) -> dict[str, int]:

@@ -28,10 +28,6 @@ def explore(
 
         loope explore --export out/explorer
     """
-    if export is not None:
-        _export(export)
-        return
-
     from loope.core.errors import LoopeError
 
     try:
@@ -40,6 +36,9 @@ def explore(
         from loope.explorer.server import create_server
     except ImportError:
         raise LoopeError("The explorer needs its server: pip install 'loope[explore]'.") from None
+    if export is not None:
+        _export(export)
+        return
     local = is_loopback(host)
     listening = _listen(host, port)
     shown = f"[{host}]" if ":" in host else host

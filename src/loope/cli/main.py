@@ -1,6 +1,7 @@
 """`loope`: one tool, one file a command. Nothing heavy is imported before a command runs."""
 
 import sys
+import warnings
 from typing import Annotated
 
 import typer
@@ -54,6 +55,8 @@ def main() -> None:
 
     Exit codes: 0, done; 1, something failed, such as a run or a disk; 2, a mistake in what was typed; 130, interrupted.
     """
+    # Torch says so whenever it is imported without NumPy, which the base installation does not need.
+    warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
     debug = "--debug" in sys.argv  # wherever it stands
     sys.argv = [word for word in sys.argv if word != "--debug"]
     try:

@@ -10,6 +10,7 @@ import typer
 
 from loope.core.errors import require
 from loope.core.grid import Grid, as_grid
+from loope.core.packages import require_packages
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
@@ -23,13 +24,18 @@ def busy(doing: str) -> Iterator[None]:
         yield
 
 
-def require_png(path: Path) -> None:
-    """Drawings have one format.
+def require_drawing(path: Path) -> None:
+    """Check that a drawing can be made, before the work that it would show.
 
     Raises:
-        LoopeError: for the name of another.
+        LoopeError: if the file is no PNG, or matplotlib is missing.
     """
-    require(path.suffix == ".png", f"Drawings are PNG files; name {path.with_suffix('.png')} instead of {path}.")
+    require(
+        path.suffix == ".png",
+        f"Drawings are PNG files; name {path.with_suffix('.png') if path.name else 'orders.png'} instead of "
+        f"{str(path)!r}.",
+    )
+    require_packages("A drawing", "plots", "matplotlib")
 
 
 def read_grid(text: str) -> Grid:

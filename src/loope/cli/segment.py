@@ -41,9 +41,11 @@ def segment(
     from rich.console import Console
 
     from loope.core.files import write_atomic
+    from loope.core.packages import require_packages
     from loope.reports import panels
     from loope.reports import segmentation as drawings
 
+    require_packages("Segmenting", "models,plots", "matplotlib", "numpy", "PIL", "safetensors", "timm")
     picture = _read(image)
     model = _model(checkpoint)
     with busy("Segmenting"):
@@ -71,15 +73,12 @@ def segment(
 
 def _read(path: Path) -> Tensor:
     """`(H, W, 3)` uint8, upright."""
+    import numpy
     import torch
+    from PIL import Image, ImageOps
 
     from loope.core.errors import LoopeError, require
 
-    try:
-        import numpy
-        from PIL import Image, ImageOps
-    except ImportError:
-        raise LoopeError("Reading images needs pillow and numpy: pip install 'loope[models,plots]'.") from None
     require(path.is_file(), f"There is no image {path}.")
     try:
         with Image.open(path) as file:

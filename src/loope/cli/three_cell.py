@@ -35,25 +35,35 @@ def show(
     seed: SeedOption = 0,
     split: SplitOption = None,
     sampler: SamplerOption = "exact",
-    draw: Annotated[Path, typer.Option(help="Draw them into this PNG file too.")] = Path("out/three-cell.png"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts; draw nothing.")] = False,
+    draw: Annotated[Path | None, typer.Option(help="Draw them into this PNG file too.")] = None,
+    as_json: JsonOption = False,
 ) -> None:
-    """Draw samples with their answers in words, in the terminal and into a PNG file.
+    """Draw samples with their answers in words, in the terminal and, if asked, into a PNG file.
 
-    Example:
+    Examples:
         loope three-cell show --count 2 --grid 7x7 --seed 3
+
+        loope three-cell show --draw out/three-cell.png
     """
     from rich.columns import Columns
     from rich.console import Console
 
-    from loope.cli.options import require_png
+    from loope.cli.options import require_drawing
     from loope.core.files import write_atomic
     from loope.core.three_cell import in_words
 
-    require_png(draw)
+    if draw is not None:
+        require_drawing(draw)
     with busy("Sampling"):
         data = _data(size, grid, 1, seed, split, sampler)
     count = min(count, len(data))
+    if draw is not None:
+        with busy("Drawing"):
+            from loope.reports import plots
+            from loope.reports import three_cell as drawings
+
+            figure = drawings.samples(data.cells[:count], data.labels[:count], data.grid)
+            write_atomic(draw, plots.png(figure))
     if as_json:
         rows = [
             {"cells": cells, "label": label, "answers": in_words(label)}
@@ -63,14 +73,8 @@ def show(
         return
     console = Console()
     console.print(Columns([_sample(data, index) for index in range(count)], padding=(1, 4)))
-
-    with busy("Drawing"):
-        from loope.reports import plots
-        from loope.reports import three_cell as drawings
-
-        figure = drawings.samples(data.cells[:count], data.labels[:count], data.grid)
-        write_atomic(draw, plots.png(figure))
-    console.print(f"Drawn: [bold]{draw}[/bold]")
+    if draw is not None:
+        console.print(f"Drawn: {draw}", highlight=False, markup=False)
 
 
 @three_cell.command()

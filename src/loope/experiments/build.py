@@ -67,9 +67,8 @@ def create_timm(spec: Model, **more: Any) -> nn.Module:
         if spec.weights == "scratch":
             raise LoopeError(f"timm cannot make {spec.name!r} with {options}: {error}") from error
         raise LoopeError(
-            f"The pretrained weights of {spec.name!r} could not be had ({_first_line(error)}); put them into "
-            f"{os.environ.get('LOOPE_WEIGHTS', 'the folder that LOOPE_WEIGHTS names')} as {_file_name(spec.name)}, or "
-            "let timm reach the model hub."
+            f"The pretrained weights of {spec.name!r} could not be had ({_first_line(error)}); "
+            f"{where_to_put(spec.name)}."
         ) from error
 
 
@@ -78,6 +77,12 @@ def local_weights(name: str) -> Path | None:
     folder = os.environ.get("LOOPE_WEIGHTS")
     file = Path(folder) / _file_name(name) if folder else None
     return file if file is not None and file.is_file() else None
+
+
+def where_to_put(name: str) -> str:
+    """What to do about weights that are missing."""
+    folder = os.environ.get("LOOPE_WEIGHTS", "the folder that LOOPE_WEIGHTS names")
+    return f"put them into {folder} as {_file_name(name)}, or let timm reach the model hub"
 
 
 def _file_name(name: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from loope.core.errors import LoopeError
 from loope.core.files import write_atomic
-from loope.experiments.results import FAILED, MODEL, PROGRESS, RESULT, SPEC, folder_of, read_result
+from loope.experiments.results import FAILED, MODEL, PICTURES, PROGRESS, RESULT, SPEC, folder_of, read_result
 from loope.experiments.settings import Settings
 from loope.experiments.spec import Run
 
@@ -144,7 +144,7 @@ def _keep(folder: Path, tensors: dict[str, Any]) -> None:
             name: tensor.float().contiguous().cpu() if tensor.is_floating_point() else tensor
             for name, tensor in tensors.items()
         }
-        write_atomic(folder / "pictures.safetensors", save(flat))
+        write_atomic(folder / PICTURES, save(flat))
 
 
 def _is_first_process() -> bool:

@@ -21,6 +21,7 @@ ROWS: dict[str, tuple[str, dict[str, object]]] = {
     "LOOPE, zero start": ("loope", {"zero_init": True}),
     "LOOPE, convolution mixer": ("loope", {"mixer": "conv"}),
     "LOOPE, GELU": ("loope", {"activation": "gelu"}),
+    "LOOPE, live start": ("loope", {"initialization": "live"}),
 }
 PUBLISHED = {
     "Static": TABLE4["Static"],
