@@ -95,6 +95,14 @@ def test_the_papers_rows_come_along_for_its_settings_only(client):
         ("similarity/file~0123/4x4/64.bin", "choose it again"),
         ("order/gilbart/4x4.json", "Unknown order 'gilbart'"),
         ("order/gilbert/64x64.json", "up to 1024 cells"),
+        (f"similarity/gilbert/{'9' * 5000}x4/64.bin", "whole number"),
+        (f"similarity/gilbert/4x4/{'9' * 5000}.bin", "whole number"),
+        (f"similarity/timm~vit_tiny_patch16_224/4x{'9' * 5000}/64.bin", "whole number"),
+        ("similarity/gilbert/4xfour/64.bin", "whole number of up to six digits, got 'four'"),
+        (f"similarity/{'a' * 60_000}/4x4/64.bin", "60000"),
+        (f"similarity/timm~{'a' * 60_000}/4x4/64.bin", "up to 100 letters"),
+        (f"order/gilbert/4x{'9' * 5000}.json", "whole number"),
+        (f"order/{'a' * 60_000}/4x4.json", "Unknown order"),
         ("three-cell/pink/0-0-1-1-2-3.json", "Unknown colour 'pink'"),
         ("three-cell/red/0-0-1-1-2-x.json", "six numbers, row and column of each, got '0-0-1-1-2-x'"),
         ("three-cell/red/0-0-1-1.json", "six numbers, row and column of each, got '0-0-1-1'"),
@@ -133,19 +141,6 @@ def test_a_pretrained_models_table(client):
     told = client.post("/api/file.json", content=path.read_bytes()).json()
     assert told["table"] == {"grid": [14, 14]}
     assert round(similarity(client, f"file~{told['id']}", "14x14")["scores"]["m_u"], 5) == 1.94112
-
-
-def test_a_timm_model_by_name(client, monkeypatch):
-    made = timm.create_model("vit_tiny_patch16_224", img_size=(64, 96), depth=1)
-    monkeypatch.setattr(timm, "create_model", lambda name, pretrained: made)
-    sent = similarity(client, "timm~vit_tiny_patch16_224", "4x6")
-    table = made.pos_embed.detach()[0, 1:].view(4, 6, -1)
-    assert torch.equal(sent["similarity"], loope.cosine_similarity(table).float())
-    assert "timm has no model 'nosuch'" in error(client.get("/api/similarity/timm~nosuch/4x6/64.bin"))
-    monkeypatch.undo()
-    with TestClient(create_app(local=False)) as public:
-        told = error(public.get("/api/similarity/timm~vit_tiny_patch16_224/14x14/64.bin"))
-    assert "own user only" in told
 
 
 def test_the_shipped_model(client):
@@ -206,7 +201,8 @@ def test_offsets_of_an_image(client, query):
 @pytest.mark.parametrize(
     ("query", "words"),
     [
-        ("height=x&width=3", "A grid has whole sides, got 'x' and '3'"),
+        ("height=x&width=3", "height must be a whole number of up to six digits, got 'x'"),
+        (f"height=3&width={'9' * 5000}", "whole number"),
         ("height=3", "at least 1x1, got 3x0"),
         ("height=64&width=64", "up to 1024 cells"),
         ("pixels=many", "Unknown scale of pixels 'many'"),

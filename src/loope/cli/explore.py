@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     import socket
 
 PORT = 8477
-MOST_CONNECTIONS = 256
 
 
 def explore(
@@ -34,10 +33,9 @@ def explore(
     from loope.core.errors import LoopeError
 
     try:
-        import uvicorn
-
         from loope.explorer.app import create_app
         from loope.explorer.guard import is_loopback
+        from loope.explorer.server import create_server
     except ImportError:
         raise LoopeError("The explorer needs its server: pip install 'loope[explore]'.") from None
     if export is not None:
@@ -56,8 +54,7 @@ def explore(
         )
     if browser:
         _open(address)
-    config = uvicorn.Config(create_app(local), log_level="warning", limit_concurrency=MOST_CONNECTIONS)
-    uvicorn.Server(config).run(sockets=[listening])
+    create_server(create_app(local)).run(sockets=[listening])
 
 
 def _listen(host: str, port: int) -> socket.socket:

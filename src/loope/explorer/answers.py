@@ -7,45 +7,37 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from loope.core.errors import LoopeError, require
-from loope.core.grid import as_grid
 from loope.explorer import catalogue as offered
 from loope.explorer import compare, model
+from loope.explorer.numbers import read_grid, read_whole
 from loope.explorer.offsets import offsets_data, read_encoder
 from loope.explorer.order import order_data
 from loope.explorer.uploads import Weights, read_weights
 from loope.explorer.wire import to_json
 from loope.explorer.work import Kept
-from loope.metrics.tables import model_table, position_table
+from loope.metrics.tables import position_table
 
 
 class Answers:
-    """One method an address.
+    """One method an address."""
 
-    Args:
-        local: whether visitors are this machine's own user, for whom models may be fetched by name.
-    """
-
-    def __init__(self, local: bool):
-        self.local = local
+    def __init__(self) -> None:
         self.files = Kept()
 
     def catalogue(self) -> bytes:
         """What there is to choose from."""
         return to_json(offered.catalogue(model.about()))
 
-    def similarity(self, choice: str, height: int, width: int, dim: int) -> bytes:
-        """The similarity of an encoder, a timm model's table or a file's table, with its scores."""
-        read, grid = compare.Choice.read(choice), as_grid((height, width))
-        if read.name == "timm":
-            require(self.local, "Models by name are fetched for this machine's own user only; choose their file.")
-            return compare.table_data(model_table("~".join(read.details), grid=grid))
+    def similarity(self, choice: str, height: str, width: str, dim: str) -> bytes:
+        """The similarity of an encoder or of a file's table, with its scores."""
+        read, grid = compare.Choice.read(choice), read_grid(height, width)
         if read.name == "file":
             return compare.table_data(position_table(self._file("~".join(read.details)).tensors, grid))
-        return compare.encoder_data(read, grid, dim)
+        return compare.encoder_data(read, grid, read_whole(dim, "A width"))
 
-    def order(self, name: str, height: int, width: int) -> bytes:
+    def order(self, name: str, height: str, width: str) -> bytes:
         """An order and its locality."""
-        return order_data(name, as_grid((height, width)))
+        return order_data(name, read_grid(height, width))
 
     def three_cell(self, cells: str, moving: str) -> bytes:
         """What the shipped model answers."""
@@ -65,9 +57,7 @@ class Answers:
         """X_C of the image in the body."""
         checkpoint = query.get("checkpoint", "shipped")
         encoder = model.shipped_encoder() if checkpoint == "shipped" else read_encoder(self._file(checkpoint))
-        height, width = query.get("height", "0"), query.get("width", "0")
-        require(height.isdecimal() and width.isdecimal(), f"A grid has whole sides, got {height!r} and {width!r}.")
-        grid = as_grid((int(height), int(width))) if "height" in query else None
+        grid = read_grid(query["height"], query.get("width", "0")) if "height" in query else None
         return offsets_data(encoder, body, grid, query.get("pixels", "signed"))
 
     def _file(self, name: str) -> Weights:

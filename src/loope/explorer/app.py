@@ -20,24 +20,27 @@ from starlette.staticfiles import StaticFiles
 
 from loope.core.errors import LoopeError
 from loope.explorer.guard import Guard
-from loope.explorer.work import Busy, Work
+from loope.explorer.models import Models
+from loope.explorer.numbers import read_grid
+from loope.explorer.work import SECONDS_ELSEWHERE, Busy, Work
 
 if TYPE_CHECKING:
     from loope.explorer.answers import Answers
 
 STATIC = Path(__file__).parent / "static"
 MOST_BYTES = 32 * 2**20  # of a body
-MOST_SENDING = 4  # bodies read at once
+MOST_ARRIVING = 4 * MOST_BYTES  # of all bodies together
 SECONDS = 60  # to send a body in
 TYPES = {".json": "application/json", ".bin": "application/octet-stream"}
 
-GRID = "{height:int}x{width:int}"
+GRID = "{height}x{width}"  # numbers are read in `answers`, which says what is wrong with them
 GETS = {
     "/api/catalogue.json": "catalogue",
-    f"/api/similarity/{{choice}}/{GRID}/{{dim:int}}.bin": "similarity",
+    f"/api/similarity/{{choice}}/{GRID}/{{dim}}.bin": "similarity",
     f"/api/order/{{name}}/{GRID}.json": "order",
     "/api/three-cell/{moving}/{cells}.json": "three_cell",
 }
+MODEL = f"/api/similarity/timm~{{name}}/{GRID}/{{dim}}.bin"
 POSTS = {"/api/file.json": "receive", "/api/offsets.json": "offsets"}
 
 
@@ -47,14 +50,15 @@ class Server:
     def __init__(self, local: bool):
         self.local = local
         self.work = Work()
-        self.sending = 0
+        self.models = Models()
+        self.arriving = 0
 
     @cached_property
     def answers(self) -> Answers:
         """Imported when first asked, in a worker: the page is there before torch."""
         from loope.explorer.answers import Answers
 
-        return Answers(self.local)
+        return Answers()
 
     async def get(self, name: str, request: Request) -> Response:
         """Send what an address stands for."""
@@ -66,26 +70,41 @@ class Server:
         key = (request.url.path, hashlib.sha256(request.url.query.encode() + b"\0" + body).digest())
         return await self._send(request, name, key, {"body": body, "query": dict(request.query_params)})
 
+    async def model(self, request: Request) -> Response:
+        """Send a timm model's table. Another process loads it, because the network may keep it waiting."""
+        if not self.local:
+            raise LoopeError("Models by name are fetched for this machine's own user only; choose their file.")
+        asked = request.path_params
+        grid = read_grid(asked["height"], asked["width"])
+        try:
+            made = await self.work.get_elsewhere(
+                (asked["name"], grid), lambda: self.models.table_data(asked["name"], grid)
+            )
+        except TimeoutError:
+            late = f"{asked['name']} did not arrive within {SECONDS_ELSEWHERE} seconds: its weights come from the network."
+            raise HTTPException(504, f"{late} Try again in a while, or choose their .safetensors file.") from None
+        return Response(made, media_type=TYPES[".bin"])
+
     async def _send(self, request: Request, name: str, key: Any, arguments: dict[str, Any]) -> Response:
         made = await self.work.get(key, lambda: getattr(self.answers, name)(**arguments))
         return Response(made, media_type=TYPES[Path(request.url.path).suffix])
 
     async def _body(self, request: Request) -> bytes:
-        """What is sent, if it is not too much, too slow, or too many at once."""
-        if self.sending >= MOST_SENDING:
-            raise Busy
-        self.sending += 1
+        """What is sent, if it is not too much, alone or with others, nor too slow."""
         body = bytearray()
         try:
             with anyio.fail_after(SECONDS):
                 async for part in request.stream():
                     body += part
+                    self.arriving += len(part)
                     if len(body) > MOST_BYTES:
                         raise HTTPException(413, f"A file may have up to {MOST_BYTES // 2**20} MB; send a smaller one.")
+                    if self.arriving > MOST_ARRIVING:
+                        raise Busy
         except TimeoutError:
             raise HTTPException(408, f"The file did not arrive within {SECONDS} seconds; try again.") from None
         finally:
-            self.sending -= 1
+            self.arriving -= len(body)
         return bytes(body)
 
     @asynccontextmanager
@@ -93,7 +112,7 @@ class Server:
         """Make ready what the page asks for first, while the browser opens it."""
         first = asyncio.ensure_future(self.work.get("/api/catalogue.json", lambda: self.answers.catalogue()))
         yield
-        self.work.close()
+        await self.work.close()
         first.cancel()
 
 
@@ -115,7 +134,8 @@ def create_app(local: bool = True) -> Guard:
         local: whether it is for this machine alone.
     """
     server = Server(local)
-    routes: list[BaseRoute] = [Route(path, partial(server.get, name)) for path, name in GETS.items()]
+    routes: list[BaseRoute] = [Route(MODEL, server.model)]  # first: an encoder's address would do for it too
+    routes += [Route(path, partial(server.get, name)) for path, name in GETS.items()]
     routes += [Route(path, partial(server.post, name), methods=["POST"]) for path, name in POSTS.items()]
     routes.append(Mount("/", StaticFiles(directory=STATIC, html=True)))
     handlers: dict[Any, Callable[[Request, Exception], Awaitable[Response]]] = dict.fromkeys(
