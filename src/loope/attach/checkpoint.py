@@ -9,17 +9,15 @@ from typing import Any
 import torch
 from torch import nn
 
-from loope.attach import libraries, specs
+from loope.attach import libraries, pretrained, specs
 from loope.attach.api import attach, resize
-from loope.attach.attachment import sole_attachment
+from loope.attach.attachment import as_if_detached, sole_attachment
 from loope.attach.wrappers import require_merged, unwrapped
 from loope.core.errors import LoopeError, require
 from loope.core.files import write_atomic
-from loope.core.grid import Grid
 
 KEY = "loope"
 FORMAT = 1
-OWN = "loope.own."
 TRAITS = (
     *("num_heads", "head_dim", "num_prefix_tokens", "no_embed_class", "dynamic_img_size", "global_pool"),
     *("temperature", "ref_feat_shape", "grid_indexing", "grid_offset", "rotate_half"),  # of a rotary encoding
@@ -45,13 +43,10 @@ def save(model: nn.Module, path: str | Path, *, model_args: dict[str, Any] | Non
     require_merged(model)
     attachment = sole_attachment(model)
     require(not attachment.baked, "A frozen model is for deployment; save the model before loope.freeze.")
-    branch, own = attachment.branches[0], attachment.host.own_grids[0]
-    if attachment.spec["keep_own"]:  # then the model's own table has the present size
-        own = branch.grid
-    size = Grid(own.height * branch.patch_size, own.width * branch.patch_size)
+    branch = attachment.branches[0]
     recipe: dict[str, Any] = {
         "format": FORMAT,
-        "model": libraries.describe(model, size, branch.channels, model_args or {}),
+        "model": libraries.describe(model, attachment.own_size, branch.channels, model_args or {}),
         "attach": attachment.spec,
         "size": list(branch.pixels),
         "dtype": str(next(branch.patch_embed.parameters()).dtype).removeprefix("torch."),
@@ -64,12 +59,40 @@ def save(model: nn.Module, path: str | Path, *, model_args: dict[str, Any] | Non
 def load(path: str | Path) -> nn.Module:
     """Build the model again and load its weights; it is in eval mode.
 
+    Args:
+        path: a file that `save` wrote, or a folder that `HubModel`, transformers' `save_pretrained` or its `Trainer`
+            wrote from an attached model.
+
     Raises:
-        LoopeError: if the file is missing, damaged, or was not written by `save`.
+        LoopeError: if the file is missing, damaged, or does not say how to build its model.
     """
+    path = Path(path)
+    if not path.is_dir():
+        return _load_file(path)
+    if _is_ours(path / pretrained.WEIGHTS):
+        return _load_file(path / pretrained.WEIGHTS)
+    try:
+        return pretrained.load_folder(path)
+    except LoopeError:
+        raise
+    except Exception as error:  # whatever a damaged or foreign configuration sets off in transformers
+        raise LoopeError(f"{path} cannot be read: {type(error).__name__}: {error}") from error
+
+
+def _is_ours(path: Path) -> bool:
     from safetensors import SafetensorError, safe_open
 
-    require(Path(path).is_file(), f"There is no file {path}.")
+    try:
+        with safe_open(path, framework="pt") as file:
+            return KEY in (file.metadata() or {})
+    except (SafetensorError, FileNotFoundError):
+        return False
+
+
+def _load_file(path: Path) -> nn.Module:
+    from safetensors import SafetensorError, safe_open
+
+    require(path.is_file(), f"There is no file {path}.")
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
@@ -78,8 +101,7 @@ def load(path: str | Path) -> nn.Module:
         raise LoopeError(f"{path} is no safetensors file, or is damaged: {error}.") from None
     require(
         KEY in metadata,
-        f"{path} was not written by loope.save and does not say how to build its model; build and attach the model, "
-        "then load the file with safetensors.torch.load_model.",
+        f"{path} was not written by loope.save and does not say how to build its model; {_advice(path.parent)}.",
     )
     try:
         recipe = json.loads(metadata[KEY])
@@ -94,13 +116,22 @@ def load(path: str | Path) -> nn.Module:
     return model.eval()
 
 
+def _advice(folder: Path) -> str:
+    """How to read a file that `save` did not write."""
+    if (folder / pretrained.PEFT_CONFIG).is_file():
+        return f"build and attach the model, then call peft.PeftModel.from_pretrained(model, {str(folder)!r})"
+    if (folder / pretrained.CONFIG).is_file():
+        return f"its folder does: loope.load({str(folder)!r})"
+    return "build and attach the model, then load the file with safetensors.torch.load_model"
+
+
 def _check_rebuilds(about: dict[str, Any], model: nn.Module) -> None:
     """The model as its name and arguments would build it must have the parameters and the traits that this one has."""
     with torch.device("meta"):
         rebuilt = libraries.build(about)
     different = []
     for look in (_shapes, _traits):
-        ours, theirs = _as_if_detached(look(model)), look(rebuilt)
+        ours, theirs = as_if_detached(look(model)), look(rebuilt)
         different += sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))
     require(
         not different,
@@ -121,12 +152,6 @@ def _traits(model: nn.Module) -> dict[str, str]:
         for trait in TRAITS
         if isinstance(value := getattr(module, trait, None), int | float | str | list | tuple)
     }
-
-
-def _as_if_detached(named: dict[str, str]) -> dict[str, str]:
-    """Names as they are with nothing attached: what was set aside at its old place, and nothing of ours."""
-    back = {name.removeprefix(OWN).replace("/", ".") if name.startswith(OWN) else name: named[name] for name in named}
-    return {name: value for name, value in back.items() if not name.startswith("loope.")}
 
 
 def _build(recipe: dict[str, Any]) -> nn.Module:
