@@ -50,7 +50,7 @@ def load_folder(folder: Path) -> nn.Module:
     model = made_by_transformers.with_weights(architecture, config, as_if_detached(state))
     attach(model, how["encoders"], keep_own=how["keep_own"], prefix=how["prefix"])
     resize(model, size)
-    model.loope.load_state_dict({key.removeprefix(OURS): state[key] for key in state if key.startswith(OURS)})  # type: ignore[operator,union-attr]
+    model.loope.load_state_dict({key.removeprefix(OURS): state[key] for key in state if key.startswith(OURS)})  # type: ignore[union-attr]
     return model.eval()
 
 

@@ -69,15 +69,14 @@ class Report:
         return table
 
 
-# Whether a model is pretrained cannot be seen, so that these say "if". They are about every start at which the model does
-# not give what it gave before.
+# Nothing in a model tells whether it is pretrained, so these say "if". One is given whenever the output changes.
 SET_ASIDE = (
     "if the model is pretrained: near chance until fine-tuned, for its weights expect the encoding that was set aside; "
     "fine-tune it, or start from its own table with 'learned' and init='own'"
 )
 KEPT = (
-    "if the model is pretrained: less accurate until fine-tuned, with some encoders near chance, for its weights do not "
-    "expect what is added; measure it, and fine-tune it"
+    "if the model is pretrained: less accurate until fine-tuned, with some encoders near chance, for its weights do "
+    "not expect what is added; measure it, and fine-tune it"
 )
 
 
