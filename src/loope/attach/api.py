@@ -91,7 +91,7 @@ def attach(
     model.loope = attachment.train(model.training)
     attachment.wire()
     override_methods(model)
-    return report_on(model, attachment, prefix, keep_own)
+    return report_on(model, attachment, init)
 
 
 def detach(model: nn.Module) -> None:

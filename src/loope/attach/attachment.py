@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,9 @@ from loope.core.errors import LoopeError, require
 from loope.core.grid import Grid
 from loope.encoders import PositionalEncoder
 
+T = TypeVar("T")
+# How the names of our weights begin, and among them those of the model's own encoding.
+OURS, OWN = "loope.", "loope.own."
 # An empty buffer whose name is a message: torch lists it among the unexpected keys when a state dict with an encoder in
 # it is loaded into a model without one, and nothing else of ours has a say there.
 HINT = "read_with_loope_load_or_call_loope_attach_first"
@@ -45,6 +48,13 @@ class Attachment(nn.Module):
     def branches(self) -> list[Branch]:
         """The model's sequences of patch tokens."""
         return self.host.branches
+
+    @property
+    def own_size(self) -> Grid:
+        """The size of images, in pixels, that the model's own encoding is for."""
+        branch = self.branches[0]
+        own = branch.grid if self.spec["keep_own"] else self.host.own_grids[0]
+        return Grid(own.height * branch.patch_size, own.width * branch.patch_size)
 
     @property
     def acting(self) -> Attachment:
@@ -155,7 +165,7 @@ class Attachment(nn.Module):
 
     def get_extra_state(self) -> Tensor:
         """How it was attached, as bytes: part of every state dict, but no buffer that averaging could blur."""
-        return specs.to_bytes(self.spec)
+        return specs.to_bytes({**self.spec, "own_size": list(self.own_size)})
 
     def set_extra_state(self, state: Tensor) -> None:
         """Refuse a checkpoint of another attachment, by name."""
@@ -164,6 +174,12 @@ class Attachment(nn.Module):
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         state_dict.setdefault(prefix + HINT, getattr(self, HINT))  # older files do not have it
         super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+def as_if_detached(named: dict[str, T]) -> dict[str, T]:
+    """A state dict, or what else goes by its names, with what was set aside at its old place and nothing of ours."""
+    back = {name.removeprefix(OWN).replace("/", ".") if name.startswith(OWN) else name: named[name] for name in named}
+    return {name: value for name, value in back.items() if not name.startswith(OURS)}
 
 
 def attachment_of(model: nn.Module) -> Attachment | None:

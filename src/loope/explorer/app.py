@@ -81,7 +81,9 @@ class Server:
                 (asked["name"], grid), lambda: self.models.table_data(asked["name"], grid)
             )
         except TimeoutError:
-            late = f"{asked['name']} did not arrive within {SECONDS_ELSEWHERE} seconds: its weights come from the network."
+            late = (
+                f"{asked['name']} did not arrive within {SECONDS_ELSEWHERE} seconds: its weights come from the network."
+            )
             raise HTTPException(504, f"{late} Try again in a while, or choose their .safetensors file.") from None
         return Response(made, media_type=TYPES[".bin"])
 
