@@ -104,7 +104,7 @@ VALUES = {
     "--tracker": ["tensorboard", "wandb", "moon", *WORDS],
     "--split": ["train", "val", "test", "valid", *WORDS],
     "--sampler": ["exact", "paper", "other", *WORDS],
-    "--host": ["127.0.0.1", "::1", "localhost", "", " ", "\udcff", "x" * 300, "256.0.0.1", "a..b", "0.0.0.0", *WORDS],
+    "--host": ["127.0.0.1", "::1", "localhost", "", " ", "\udcff", "x" * 300, "256.0.0.1", "a..b", "0", *WORDS],
     "--model": [*MODELS, *WORDS],
     "--table": ["pos_embed", "loope.own.pos_embed", "head", *WORDS],
     "table": TABLES,

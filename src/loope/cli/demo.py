@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from loope.cli.options import JsonOption
+from loope.cli.options import MOST_JOBS, MOST_SEED, JsonOption
 from loope.cli.text import as_text
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the runs and the report.")] = Path("out/demo"),
-    seed: Annotated[int, typer.Option(help="Seed of weights and training.", min=0)] = 0,
-    jobs: Annotated[int, typer.Option(help="Runs at a time.", min=1)] = 2,
+    seed: Annotated[int, typer.Option(help="Seed of weights and training.", min=0, max=MOST_SEED)] = 0,
+    jobs: Annotated[int, typer.Option(help="Runs at a time.", min=1, max=MOST_JOBS)] = 2,
     smoke: Annotated[
         bool, typer.Option("--smoke", help="Only see that it works: seconds, and scores without meaning.")
     ] = False,

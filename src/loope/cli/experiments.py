@@ -21,9 +21,10 @@ from loope.cli.choices import (
     read_resources,
     read_seeds,
 )
-from loope.cli.options import JsonOption, busy
+from loope.cli.options import MOST_JOBS, JsonOption, busy
 from loope.cli.text import as_text
 from loope.core.errors import require
+from loope.core.processes import world_size
 from loope.core.text import printable
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def run(
     epochs: EpochsOption = None,
     seeds: SeedsOption = "0",
     jobs: Annotated[
-        int | None, typer.Option(help="Runs at a time; one for each core or GPU if not given.", min=1)
+        int | None, typer.Option(help="Runs at a time; one for each core or GPU if not given.", min=1, max=MOST_JOBS)
     ] = None,
     on: Annotated[
         str | None,
@@ -238,6 +239,7 @@ def report(
     if to == Path("-"):
         typer.echo(render(make_sheet(found, preset, numbers, Results.in_folder(out / "runs")), file_format), nl=False)
         return
+    require(to is None or not to.is_dir(), f"--to names a file, got the folder {str(to)!r}.")
     with busy("Drawing"):
         written = write_report(found, preset, numbers, out, file_format, to)
     typer.echo(f"Written: {printable(written)}")
@@ -272,7 +274,7 @@ def count_bad_images(standings: list[Standing]) -> dict[str, int]:
 
 def _default_place(preset: str) -> str:
     """Smoke runs are over before a process has begun; processes that were started to share a run do so here."""
-    return "here" if preset == "smoke" or int(os.environ.get("WORLD_SIZE", "1")) > 1 else "local"
+    return "here" if preset == "smoke" or world_size() > 1 else "local"
 
 
 def print_failures(console: Console, failures: dict[str, str]) -> None:

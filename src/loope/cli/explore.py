@@ -59,15 +59,16 @@ def explore(
 
 def _listen(host: str, port: int) -> socket.socket:
     """Bound and listening before anything else starts: a browser that comes early waits instead of failing."""
-    import os
     import socket
 
-    from loope.core.errors import LoopeError
+    from loope.core.errors import LoopeError, require
 
+    require(bool(host.strip()), "--host is empty; name an address, such as 127.0.0.1.")  # "" would let everybody in
     try:
+        host.encode("idna")  # or the socket would stay open on a name that no host can have
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as error:
-        reason = os.strerror(error.errno or 0)
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or "there can be no such host"
         raise LoopeError(
             f"Cannot listen on {host}, port {port}: {reason}; choose another with --port, 0 for any free one."
         ) from None

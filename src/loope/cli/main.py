@@ -1,7 +1,9 @@
 """`loope`: one tool, one file a command. Nothing heavy is imported before a command runs."""
 
+import os
 import sys
 import warnings
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
@@ -59,6 +61,12 @@ def main() -> None:
     """
     # Torch says so whenever it is imported without NumPy, which the base installation does not need.
     warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
+    # Where a terminal, or a name in it, cannot be written as it is, a question mark is better than a traceback.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    if not os.environ.get("COLUMNS", "1").strip("0"):  # some shells export a width of 0, at which nothing is shown
+        del os.environ["COLUMNS"]
     debug = "--debug" in sys.argv  # wherever it stands
     sys.argv = [word for word in sys.argv if word != "--debug"]
     try:
@@ -71,6 +79,10 @@ def main() -> None:
         if debug:
             raise
         _stop(f"{error.strerror}: {error.filename}" if error.strerror else str(error), 1)
+    except (MemoryError, RuntimeError) as error:
+        if debug or not (isinstance(error, MemoryError) or "allocate memory" in str(error)):
+            raise
+        _stop("There is not enough memory for this; ask for less.", 1)
 
 
 def _stop(message: str, code: int) -> None:

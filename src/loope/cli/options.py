@@ -12,6 +12,8 @@ from loope.core.errors import require
 from loope.core.grid import Grid, as_grid
 from loope.core.packages import require_packages
 
+MOST_SEED = 2**63 - 1  # what torch takes
+MOST_JOBS = 1024
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
 
@@ -44,7 +46,7 @@ def read_grid(text: str) -> Grid:
     Raises:
         LoopeError: if it is written otherwise.
     """
-    match = re.fullmatch(r"(\d+)(?:x(\d+))?", text)
+    match = re.fullmatch(r"([0-9]{1,10})(?:x([0-9]{1,10}))?", text)
     require(match is not None, f"A grid is written as HEIGHTxWIDTH, got {text!r}; for example 14x14 or 7x28.")
     assert match is not None  # noqa: S101  (for the type checker; `require` has seen to it)
     return as_grid((int(match[1]), int(match[2] or match[1])))

@@ -27,8 +27,10 @@ def order(
 
     from loope.cli.options import read_grid, require_drawing
     from loope.core.files import write_atomic
+    from loope.core.limits import MOST_CELLS_ORDERED, require_cells
 
     size = read_grid(grid)
+    require_cells(size, MOST_CELLS_ORDERED, "This command")
     if draw is not None:
         require_drawing(draw)
     with busy("Walking"):

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from loope.cli.options import JsonOption, busy
+from loope.cli.options import MOST_SEED, JsonOption, busy
 from loope.cli.text import as_text
+from loope.core.limits import MOST_DIM
 
 if TYPE_CHECKING:
     from loope.attach.acting import Positions
@@ -34,7 +35,7 @@ def pesi(
         list[str] | None, typer.Argument(help="Encoders to measure; all of them if nothing else is given.")
     ] = None,
     grid: Annotated[str | None, typer.Option(help="HEIGHTxWIDTH of the grid: 14x14, or that of a table.")] = None,
-    dim: Annotated[int, typer.Option(help="Width of the tokens, for encoders.")] = 768,
+    dim: Annotated[int, typer.Option(help="Width of the tokens, for encoders.", max=MOST_DIM)] = 768,
     directions: Annotated[int, typer.Option(help="Buckets that a full turn is cut into, for M_D.")] = 60,
     checkpoint: Annotated[
         Path | None, typer.Option(help="A .safetensors file: what gives its tokens their position is measured.")
@@ -47,7 +48,8 @@ def pesi(
         str | None, typer.Option(help="A timm model by name, with the weights of --checkpoint or else its own.")
     ] = None,
     seed: Annotated[
-        int, typer.Option(help="Seed of what encoders would learn; they are measured untrained.", min=0)
+        int,
+        typer.Option(help="Seed of what encoders would learn; they are measured untrained.", min=0, max=MOST_SEED),
     ] = 0,
     as_json: JsonOption = False,
 ) -> None:
@@ -65,6 +67,7 @@ def pesi(
     from loope.cli.options import read_grid
     from loope.core.errors import require
     from loope.core.grid import Grid as Cells
+    from loope.core.limits import require_comparable
     from loope.encoders import list_encoders
 
     require(
@@ -72,6 +75,8 @@ def pesi(
         "--table names a tensor of a file or model; give --checkpoint or --model with it.",
     )
     size = None if grid is None else read_grid(grid)
+    if size is not None:
+        require_comparable(size)
     rows: list[Measured] = []
     unused: list[str] = []
     with busy("Measuring"):

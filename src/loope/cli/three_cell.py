@@ -10,6 +10,8 @@ import typer
 
 from loope.cli.options import JsonOption, busy
 from loope.cli.text import as_text
+from loope.core.errors import require
+from loope.core.limits import MOST_PIXELS, MOST_SAMPLES
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -20,7 +22,7 @@ three_cell = typer.Typer(
     help="Three-Cell, the position probe: three coloured cells, four geometric questions.", no_args_is_help=True
 )
 
-SizeOption = Annotated[int, typer.Option(help="Samples of the whole; a split has its share.")]
+SizeOption = Annotated[int, typer.Option(help="Samples of the whole; a split has its share.", max=MOST_SAMPLES)]
 GridOption = Annotated[str, typer.Option(help="HEIGHTxWIDTH of the grid, from 3x3.")]
 CellOption = Annotated[int, typer.Option(help="Side of a cell in pixels.")]
 SeedOption = Annotated[int, typer.Option(help="Seed of the samples and the splits.")]
@@ -124,7 +126,12 @@ def _data(size: int, grid: str, cell: int, seed: int, split: str | None, sampler
     from loope.cli.options import read_grid
     from loope.data.three_cell import ThreeCell
 
-    return ThreeCell(size, read_grid(grid), cell, seed, split, sampler=sampler)
+    cells = read_grid(grid)
+    require(
+        cells.size * cell**2 <= MOST_PIXELS,
+        f"An image may have up to {MOST_PIXELS:,} pixels, got a grid of {cells} with cells of {cell}x{cell}.",
+    )
+    return ThreeCell(size, cells, cell, seed, split, sampler=sampler)
 
 
 def _sample(data: ThreeCell, index: int) -> Text:

@@ -13,8 +13,16 @@ MOST_TRAINING_PIXELS = 89_478_485  # of an image of a data set: what Pillow deco
 MOST_SCORES = 2**30  # numbers at once, a score for each pixel and class: 4 GB in float32
 MOST_CELLS_SHOWN = 1024  # 32x32: a similarity matrix of 4 MB, as the explorer sends it
 MOST_CELLS_COMPARED = 4096  # 64x64: a similarity matrix of 128 MB in float64
+MOST_CELLS_ORDERED = 2**20  # 1024x1024: a patch order and its locality in a second
+MOST_DIM = 8192  # of tokens
+MOST_SAMPLES = 10_000_000  # of Three-Cell, whose coordinates are in memory
 MOST_PATCHES = 65_536  # of a model that is loaded from a file
 MOST_LETTERS = 200  # of a class's name
+
+
+def require_cells(grid: Grid, most: int, what: str) -> None:
+    """Raise `LoopeError` for a grid with more than `most` cells."""
+    require(grid.size <= most, f"{what} takes grids of up to {most:,} cells, got {grid}, with {grid.size:,}.")
 
 
 def require_comparable(grid: Grid) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from loope.core.processes import world_size
 from loope.experiments.results import Standing, standings
 from loope.experiments.runner import execute
 from loope.experiments.settings import Settings
@@ -55,7 +55,7 @@ def carry_out(
     """
     out.mkdir(parents=True, exist_ok=True)
     # Processes that share each run must agree on which: one that comes late would see its peers "running".
-    skipped = ("done",) if int(os.environ.get("WORLD_SIZE", "1")) > 1 else ("done", "running")
+    skipped = ("done",) if world_size() > 1 else ("done", "running")
     waiting = [each.run for each in standings(runs, out) if each.state not in skipped]
     futures: dict[Future[None], Run] = {}
     for run in waiting:

@@ -65,13 +65,14 @@ def standings(runs: Iterable[Run], out: Path) -> list[Standing]:
 
 def read_result(folder: Path) -> dict[str, Any] | None:
     """What a run has left, or None if it is not done."""
-    return _read(folder / RESULT)
+    found = _read(folder / RESULT)
+    return found if found is not None and isinstance(found.get("metrics"), dict) else None
 
 
 def _read(file: Path) -> dict[str, Any] | None:
     try:
         found = json.loads(file.read_text())
-    except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError):
+    except (FileNotFoundError, NotADirectoryError, ValueError, RecursionError):  # it is missing, or damaged
         return None
     return found if isinstance(found, dict) else None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -46,7 +47,8 @@ def export(
     """
     one_of("format", file_format, FORMATS)
     numpy()  # better missed now than after the folder was made
-    folder = folder.resolve()  # "missing/.." is an existing folder, though the system says that it is not there
+    # "missing/.." is an existing folder, though the system says that it is not there; links in a circle raise below.
+    folder = Path(os.path.realpath(folder))
     plan = describe(data, file_format)
     _claim(folder, plan)
     write = _write_png if file_format == "png" else _write_npz
