@@ -92,6 +92,15 @@ def acting(
     return Acting(found, set_aside(tensors))
 
 
+def attached(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> specs.Spec | None:
+    """How something was attached to a checkpoint's model, or None if nothing was; nothing is built.
+
+    Raises:
+        LoopeError: if the checkpoint does not say it in a way that can be read.
+    """
+    return _spec(tensors, _recipe(metadata))[0]
+
+
 def _recipe(metadata: Mapping[str, str]) -> dict[str, Any] | None:
     """What `loope.save` wrote into the file, if it did."""
     if KEY not in metadata:
