@@ -31,7 +31,9 @@ class Answers:
         """The similarity of an encoder or of a file's table, with its scores."""
         read, grid = compare.Choice.read(choice), read_grid(height, width)
         if read.name == "file":
-            return compare.table_data(checkpoints.table(read_weights(self.file(read.details[:1])), read.details[1:], grid))
+            return compare.table_data(
+                checkpoints.table(read_weights(self.file(read.details[:1])), read.details[1:], grid)
+            )
         return compare.encoder_data(read, grid, read_whole(dim, "A width"))
 
     def order(self, name: str, height: str, width: str) -> bytes:
@@ -60,7 +62,9 @@ class Answers:
     def offsets(self, body: bytes, query: Mapping[str, str]) -> bytes:
         """X_C of the image in the body."""
         checkpoint = query.get("checkpoint", "shipped")
-        encoder = model.shipped_encoder() if checkpoint == "shipped" else read_encoder(read_weights(self.file([checkpoint])))
+        encoder = (
+            model.shipped_encoder() if checkpoint == "shipped" else read_encoder(read_weights(self.file([checkpoint])))
+        )
         grid = read_grid(query["height"], query.get("width", "0")) if "height" in query else None
         return offsets_data(encoder, body, grid, query.get("pixels", "signed"))
 

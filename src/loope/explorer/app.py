@@ -77,7 +77,9 @@ class Server:
         if not self.local:
             raise LoopeError("Models by name are fetched for this machine's own user only; choose their file.")
         name, grid = request.path_params["name"], _grid(request)
-        late = f"{name} did not arrive within {SECONDS_ELSEWHERE} seconds: its weights come from the network. Try again "
+        late = (
+            f"{name} did not arrive within {SECONDS_ELSEWHERE} seconds: its weights come from the network. Try again "
+        )
         return await self._send_elsewhere(
             (name, grid), lambda: self.models.table(name, grid), f"{late}in a while, or choose their .safetensors file."
         )
@@ -93,9 +95,7 @@ class Server:
 
         return await self._send_elsewhere((asked["name"], number, grid), make, late)
 
-    async def _send_elsewhere(
-        self, key: Any, make: Callable[[], Coroutine[Any, Any, bytes]], late: str
-    ) -> Response:
+    async def _send_elsewhere(self, key: Any, make: Callable[[], Coroutine[Any, Any, bytes]], late: str) -> Response:
         """Send what another process makes, or say that it is late."""
         try:
             return Response(await self.work.get_elsewhere(key, make), media_type=TYPES[".bin"])

@@ -1,6 +1,6 @@
-"""What needs a whole model, made by another process: a network that hangs or a file that asks for gigabytes stays there.
+"""What needs a model, made by another process: a network that hangs, or a file that asks for gigabytes, stays there.
 
-Two things do: a timm model's own table, and the encoders of a checkpoint, whose shapes follow from the model around them.
+Two things do: a timm model's own table, and a checkpoint's encoders, whose shapes follow from the model around them.
 """
 
 from __future__ import annotations
