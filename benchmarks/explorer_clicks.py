@@ -11,9 +11,8 @@ import statistics
 import time
 from collections import Counter
 
-from explorer_load import RATE, Answer, Request, processor_seconds, started, visitor
-
 import loope
+from explorer_load import RATE, Answer, Request, processor_seconds, started, visitor
 from loope.core.three_cell import COLOURS
 from loope.explorer.model import shipped_encoder
 
@@ -23,7 +22,7 @@ MOST_REFUSED = 0.01
 
 def clicks(count: int) -> list[Request]:
     """Distinct requests: half Compare, a quarter Order, a quarter Three-Cell."""
-    draw = random.Random(0)
+    draw = random.Random(0)  # noqa: S311
     sides = [f"{height}x{width}" for height, width in itertools.product(range(4, 17), repeat=2)]
     compared = [
         f"/api/similarity/{name}/{grid}/{64 * heads}.bin"

@@ -25,6 +25,7 @@ def served(monkeypatch):
             each.close()
 
     monkeypatch.setattr(uvicorn.Server, "run", run)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # which the command would set for its process
     return seen
 
 

@@ -124,7 +124,8 @@ def test_orders_with_their_locality(client):
 def test_a_files_table(client, tmp_path):
     table = torch.rand(1, 13, 8, generator=torch.Generator().manual_seed(0)) - 0.3
     told = client.post("/api/file.json", content=save({"pos_embed": table, "head.weight": torch.rand(2, 8)})).json()
-    assert told["table"] == {"grid": [3, 3]}  # a guess; the page may ask for another grid
+    assert told["grid"] == [3, 3]  # a guess; the page may ask for another grid
+    assert told["choices"] == [[f"file~{told['id']}", "", None]]
     assert "not written by loope.save" in told["loope"]["error"]
     sent = similarity(client, f"file~{told['id']}", "3x4", 64)
     assert torch.equal(sent["similarity"], loope.cosine_similarity(table[0, 1:].view(3, 4, 8)).float())
@@ -133,14 +134,36 @@ def test_a_files_table(client, tmp_path):
     empty = client.post("/api/file.json", content=save({"pos_embed": torch.zeros(1, 9, 0)})).json()
     assert "must not be empty" in error(client.get(f"/api/similarity/file~{empty['id']}/3x3/64.bin"))
     without = client.post("/api/file.json", content=save({"head.weight": table})).json()
-    assert "no table of positions" in without["table"]["error"]
+    assert "no table of positions" in without["error"]
 
 
 def test_a_pretrained_models_table(client):
     path = weights("vit_tiny_patch16_224.safetensors")
     told = client.post("/api/file.json", content=path.read_bytes()).json()
-    assert told["table"] == {"grid": [14, 14]}
+    assert told["grid"] == [14, 14]
     assert round(similarity(client, f"file~{told['id']}", "14x14")["scores"]["m_u"], 5) == 1.94112
+
+
+def test_what_acts_in_a_checkpoint_is_compared(client, tmp_path):
+    """Not the table that attaching set aside, which is offered by its name."""
+    path = tmp_path / "model.safetensors"
+    model = saved_model(path, "irpe")
+    with torch.no_grad():
+        for parameter in model.loope.parameters():
+            parameter.add_(torch.rand_like(parameter))  # trained
+    loope.save(model, path, model_args={"patch_size": 4, "embed_dim": 16, "depth": 1, "num_heads": 2})
+    told = client.post("/api/file.json", content=path.read_bytes()).json()
+    (acts, acting_name, _), (aside, aside_name, table) = told["choices"]
+    assert acting_name == "irpe"
+    assert table == "loope.own.pos_embed"
+    assert table in aside_name
+    sent = similarity(client, acts, "3x5")
+    assert torch.equal(sent["similarity"], loope.encoder_similarity(model.loope.encoders[0][0], (3, 5)).float())
+    assert sent["unit"] == "bias"
+    own = loope.position_table(path, (3, 5), name=table)
+    assert torch.equal(similarity(client, aside, "3x5")["similarity"], loope.cosine_similarity(own).float())
+    for wrong in (f"{aside[:-1]}7", f"{aside}~1", f"file~{told['id']}~other~0"):
+        assert error(client.get(f"/api/similarity/{wrong}/3x5/64.bin"))
 
 
 def test_the_shipped_model(client):

@@ -1,16 +1,19 @@
 """Models by name: loaded by another process, which keeps nobody waiting."""
 
+import json
 import sys
 
 import pytest
 import timm
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 from starlette.testclient import TestClient
 
 import loope
 from loope.explorer import models, work
 from loope.explorer.app import create_app
-from tests.explorer.reading import unpack
+from tests.explorer.reading import saved_model, unpack
 
 
 @pytest.fixture
@@ -34,8 +37,9 @@ def test_a_timm_models_table(client, other_process):
         "import torch, timm; from functools import partial; torch.manual_seed(5); "
         "make = partial(timm.create_model, img_size=(64, 96), depth=1); "
         "timm.create_model = lambda name, pretrained: make(name); "
+        "import loope.metrics.tables as tables; tables.missing_weights = lambda model: None; "
     )
-    other_process(models.START.replace("from", f"{without_network}from"))
+    other_process(models.START.replace("from loope", f"{without_network}from loope"))
     sent = unpack(ask(client, "vit_tiny_patch16_224").content)
     torch.manual_seed(5)
     made = timm.create_model("vit_tiny_patch16_224", img_size=(64, 96), depth=1)
@@ -68,7 +72,7 @@ def test_models_that_do_not_arrive_are_told_and_keep_nobody_waiting(client, othe
 
 def test_a_process_that_hangs_is_ended(client, other_process, monkeypatch):
     other_process("import time; time.sleep(60)")
-    monkeypatch.setattr(models, "SECONDS", 0.05)
+    monkeypatch.setitem(models.SECONDS, "timm", 0.05)
     response = ask(client, "vit_hangs")
     assert response.status_code == 400
     assert "vit_hangs" in response.json()["error"]
@@ -81,3 +85,17 @@ def test_a_model_that_arrives_late_is_there_when_asked_again(client, other_proce
     monkeypatch.setattr(work, "SECONDS_ELSEWHERE", 60)
     other_process("raise SystemExit(1)")  # a second process would fail
     assert ask(client, "vit_late").content == b"late"
+
+
+def test_a_file_that_asks_for_gigabytes_is_refused(client, tmp_path):
+    path = tmp_path / "model.safetensors"
+    saved_model(path, "learned")
+    with safe_open(path, framework="pt") as file:
+        recipe = json.loads(file.metadata()["loope"])
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    recipe["size"] = [200_000, 200_000]
+    save_file(tensors, path, metadata={"loope": json.dumps(recipe)})
+    told = client.post("/api/file.json", content=path.read_bytes()).json()
+    response = client.get(f"/api/similarity/{told['choices'][0][0]}/3x5/64.bin")
+    assert response.status_code == 400
+    assert "encoders" in response.json()["error"]

@@ -167,7 +167,9 @@ def test_own_names_and_own_pages(client):
         ("http://localhost:8477", 200),
     ):
         assert client.get("/", headers={"Origin": origin}).status_code == status
-        assert client.post("/api/offsets.json", headers={"Origin": origin}).status_code == (status if status > 200 else 400)
+        assert client.post("/api/offsets.json", headers={"Origin": origin}).status_code == (
+            status if status > 200 else 400
+        )
         assert client.get("/", headers={"Origin": origin, "Sec-Fetch-Site": "same-origin"}).status_code == status
     assert is_loopback("::1")
     assert not is_loopback("0.0.0.0")  # noqa: S104

@@ -35,7 +35,7 @@ def closed(connection):
 
 
 def status(address, path=""):
-    with urlopen(address + path, timeout=30) as response:
+    with urlopen(address + path, timeout=30) as response:  # noqa: S310
         return response.status
 
 

@@ -132,7 +132,7 @@ def read_recipe(path: str | Path, metadata: Mapping[str, str], tensors: int) -> 
     """How a file's model is built, if that is plain and modest."""
     require(
         KEY in metadata,
-        f"{path} was not written by loope.save and does not say how to build its model; {_advice(path.parent)}.",
+        f"{path} was not written by loope.save and does not say how to build its model; {_advice(Path(path).parent)}.",
     )
     text = metadata[KEY]
     require(len(text) <= MOST_RECIPE, f"{path} describes its model in {len(text):,} letters, more than any needs.")

@@ -30,6 +30,8 @@ def explore(
 
         loope explore --export out/explorer
     """
+    import os
+
     from loope.core.errors import LoopeError
 
     try:
@@ -54,6 +56,8 @@ def explore(
         )
     if browser:
         _open(address)
+    # What the page asks for is small, and two workers share the cores already; set before torch is imported.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     create_server(create_app(local)).run(sockets=[listening])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import cached_property, partial
 from pathlib import Path
@@ -19,9 +19,10 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from loope.core.errors import LoopeError
+from loope.core.grid import Grid
 from loope.explorer.guard import Guard
 from loope.explorer.models import Models
-from loope.explorer.numbers import read_grid
+from loope.explorer.numbers import read_grid, read_whole
 from loope.explorer.work import SECONDS_ELSEWHERE, Busy, Work
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ GETS = {
     "/api/three-cell/{moving}/{cells}.json": "three_cell",
 }
 MODEL = f"/api/similarity/timm~{{name}}/{GRID}/{{dim}}.bin"
+ACTING = f"/api/similarity/file~{{name}}~acts~{{number}}/{GRID}/{{dim}}.bin"
 POSTS = {"/api/file.json": "receive", "/api/offsets.json": "offsets"}
 
 
@@ -71,21 +73,34 @@ class Server:
         return await self._send(request, name, key, {"body": body, "query": dict(request.query_params)})
 
     async def model(self, request: Request) -> Response:
-        """Send a timm model's table. Another process loads it, because the network may keep it waiting."""
+        """Send a timm model's table."""
         if not self.local:
             raise LoopeError("Models by name are fetched for this machine's own user only; choose their file.")
-        asked = request.path_params
-        grid = read_grid(asked["height"], asked["width"])
+        name, grid = request.path_params["name"], _grid(request)
+        late = (
+            f"{name} did not arrive within {SECONDS_ELSEWHERE} seconds: its weights come from the network. Try again "
+        )
+        return await self._send_elsewhere(
+            (name, grid), lambda: self.models.table(name, grid), f"{late}in a while, or choose their .safetensors file."
+        )
+
+    async def acting(self, request: Request) -> Response:
+        """Send what acts in a checkpoint that was received."""
+        asked, grid = request.path_params, _grid(request)
+        number = read_whole(asked["number"], "What acts")
+        late = f"The file's encoders were not there within {SECONDS_ELSEWHERE} seconds; try again in a while."
+
+        async def make() -> bytes:
+            return await self.models.acting(self.answers.file([asked["name"]]), number, grid)
+
+        return await self._send_elsewhere((asked["name"], number, grid), make, late)
+
+    async def _send_elsewhere(self, key: Any, make: Callable[[], Coroutine[Any, Any, bytes]], late: str) -> Response:
+        """Send what another process makes, or say that it is late."""
         try:
-            made = await self.work.get_elsewhere(
-                (asked["name"], grid), lambda: self.models.table_data(asked["name"], grid)
-            )
+            return Response(await self.work.get_elsewhere(key, make), media_type=TYPES[".bin"])
         except TimeoutError:
-            late = (
-                f"{asked['name']} did not arrive within {SECONDS_ELSEWHERE} seconds: its weights come from the network."
-            )
-            raise HTTPException(504, f"{late} Try again in a while, or choose their .safetensors file.") from None
-        return Response(made, media_type=TYPES[".bin"])
+            raise HTTPException(504, late) from None
 
     async def _send(self, request: Request, name: str, key: Any, arguments: dict[str, Any]) -> Response:
         made = await self.work.get(key, lambda: getattr(self.answers, name)(**arguments))
@@ -118,6 +133,10 @@ class Server:
         first.cancel()
 
 
+def _grid(request: Request) -> Grid:
+    return read_grid(request.path_params["height"], request.path_params["width"])
+
+
 async def _explain(request: Request, error: Exception) -> Response:
     """Errors in words, as JSON."""
     if isinstance(error, HTTPException):
@@ -136,7 +155,7 @@ def create_app(local: bool = True) -> Guard:
         local: whether it is for this machine alone.
     """
     server = Server(local)
-    routes: list[BaseRoute] = [Route(MODEL, server.model)]  # first: an encoder's address would do for it too
+    routes: list[BaseRoute] = [Route(MODEL, server.model), Route(ACTING, server.acting)]  # first: an encoder's fits too
     routes += [Route(path, partial(server.get, name)) for path, name in GETS.items()]
     routes += [Route(path, partial(server.post, name), methods=["POST"]) for path, name in POSTS.items()]
     routes.append(Mount("/", StaticFiles(directory=STATIC, html=True)))

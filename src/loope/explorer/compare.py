@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from loope.attach.acting import Positions
 from loope.core.errors import require
 from loope.core.grid import Grid
-from loope.encoders import create_encoder
+from loope.encoders import PositionalEncoder, create_encoder
 from loope.encoders.describe import usual_heads
 from loope.encoders.similarity import encoder_similarity
 from loope.explorer.catalogue import check_size, read_options
@@ -24,7 +25,7 @@ _SEEDING = threading.Lock()  # torch has one random generator for all threads
 
 
 class Choice(NamedTuple):
-    """What is compared, as in the page's address: `sinusoid~order~hilbert` or `file~ID`."""
+    """What is compared, as in the page's address: `sinusoid~order~hilbert`, or `file~ID~aside~0`."""
 
     name: str
     details: tuple[str, ...]
@@ -78,6 +79,17 @@ def table_data(table: Tensor) -> bytes:
     grid = Grid(height, width)
     check_size(grid)
     return _data(cosine_similarity(table), grid, dim, "cosine", None)
+
+
+def positions_data(positions: Positions) -> bytes:
+    """What acts in a checkpoint: an encoder with its weights, or a table.
+
+    Raises:
+        LoopeError: for more than the page can show.
+    """
+    check_size(positions.grid, positions.dim)
+    bias = isinstance(positions.source, PositionalEncoder) and "bias" in positions.source.hooks()
+    return _data(positions.similarity(), positions.grid, positions.dim, "bias" if bias else "cosine", None)
 
 
 def _data(similarity: Tensor, grid: Grid, dim: int, unit: str, paper: dict[str, Any] | None) -> bytes:

@@ -11,8 +11,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from loope.explorer.guard import Guard
 
 SECONDS = 10  # to send the head of a request in
-MOST_CONNECTIONS = 512
-MOST_PER_PEER = 256  # this machine's own visitors are one peer
+MOST_CONNECTIONS = 900  # files that a process may open are often limited to 1,024
+MOST_PER_PEER = 800  # this machine's own visitors are one peer
 
 
 def create_server(app: Guard) -> uvicorn.Server:

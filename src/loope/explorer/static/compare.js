@@ -164,7 +164,7 @@ export class Compare {
     const address = `api/similarity/${card.spec}/${this.grid.join("x")}/${this.dim}.bin`;
     card.root.classList.add("waiting");
     card.map.shape(...this.grid);
-    card.value.replaceChildren(waiting(card.spec.startsWith("timm~") ? "Fetching the model …" : "Computing …"));
+    card.value.replaceChildren(waiting(/^timm~|~acts~/.test(card.spec) ? "Loading the model …" : "Computing …"));
     card.scores.replaceChildren();
     try {
       card.data = await arrays(address);

@@ -61,7 +61,7 @@ export async function slimSafetensors(file) {
   let offset = 0;
   for (const [name, tensor] of Object.entries(header)) {
     if (name === "__metadata__") kept[name] = tensor;
-    else if (/pos|^loope\.encoders\./.test(name)) {
+    else if (/pos|(^|\.)loope\./.test(name)) {
       const [start, end] = tensor.data_offsets;
       parts.push(file.slice(8 + length + start, 8 + length + end));
       kept[name] = { ...tensor, data_offsets: [offset, offset + end - start] };
