@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TypeAlias
 
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from loope.core.errors import LoopeError, nearest_first, require
 from loope.core.grid import Grid, GridLike, as_grid
+from loope.core.network import hub_or_cache
 
 Weights: TypeAlias = str | Path | Mapping[str, Tensor]
 
@@ -78,9 +80,12 @@ def model_table(
     near = ", ".join(nearest_first(model, timm.list_models())[:5])
     require(timm.is_model(model), f"timm has no model {model!r}; nearest are {near}.")
     try:
-        made = timm.create_model(model, pretrained=checkpoint is None)
+        with hub_or_cache() if checkpoint is None else nullcontext():
+            made = timm.create_model(model, pretrained=checkpoint is None)
     except Exception as error:  # whatever the hub and the network may raise
-        raise LoopeError(f"timm cannot load {model!r}: {error}; give a file of its weights.") from None
+        raise LoopeError(
+            f"timm cannot load {model!r}: {error}; give a file of its weights (checkpoint=, --checkpoint)."
+        ) from None
     own = getattr(made.patch_embed, "grid_size", None)
     return position_table(made.state_dict() if checkpoint is None else checkpoint, grid or own, name)
 
