@@ -17,6 +17,9 @@ from loope.cli.main import app
 from loope.core.errors import LoopeError
 from loope.experiments import campaign, preflight
 from loope.experiments import runner as runner_of_runs
+from loope.experiments.presets import three_cell_run
+from loope.experiments.results import folder_of
+from tests.engine.test_lock import held
 
 runner = CliRunner()
 
@@ -121,6 +124,22 @@ def test_what_can_run_does_so_and_the_rest_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(preflight, "obstacles", lambda runs, settings: causes.append(len(runs)) or {})
     loope(*words)
     assert causes == [2, 1]  # what is done needs nothing any more
+
+
+@pytest.mark.parametrize("seen", [True, False])
+def test_a_run_that_another_process_trains_is_running_elsewhere(tmp_path, monkeypatch, seen):
+    """Seen before it would have begun, or only when it asks for the lock."""
+    run = three_cell_run("smoke", "none")
+    folder = folder_of(run, tmp_path / "runs")
+    if not seen:
+        monkeypatch.setattr("loope.experiments.results.is_locked", lambda folder: False)
+    words = ("run", "table4", "--preset", "smoke", "--only", "No PE*", "--out", tmp_path, "--on", "here")
+    with held(folder, "LOCK_EX"):
+        shown = loope(*words, code=3)
+    assert f"running elsewhere: {run.name}" in "".join(shown.split("\n"))
+    assert "failed" not in shown
+    assert not (folder / "failed.json").exists()
+    assert "running elsewhere" not in loope(*words)
 
 
 def test_plots_belong_to_the_report(tmp_path):

@@ -128,6 +128,7 @@ def test_a_model_by_name_uses_its_own_grid(monkeypatch):
         return made
 
     monkeypatch.setattr(tables, "missing_weights", lambda name: None)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)  # so that no hub is asked
     monkeypatch.setattr(timm, "create_model", create)
     (row,) = as_json("--model", "vit_tiny_patch16_224")["rows"]
     assert asked == [("vit_tiny_patch16_224", True)]

@@ -51,11 +51,11 @@ def test_export_writes_goes_on_and_says_so(tmp_path, monkeypatch):
     asked = ["three-cell", "export", str(tmp_path / "probe"), "--size", "30", "--grid", "4x5", "--cell", "2"]
     real, calls = three_cell_export.write_atomic, []
 
-    def interrupted(path, data):
+    def interrupted(path, data, **options):
         calls.append(path)
         if len(calls) == 9:
             raise KeyboardInterrupt
-        return real(path, data)
+        return real(path, data, **options)
 
     monkeypatch.setattr(three_cell_export, "write_atomic", interrupted)
     stopped = runner.invoke(cli.app, asked)

@@ -105,6 +105,8 @@ def test_an_interrupted_export_goes_on(tmp_path, monkeypatch, file_format, write
                 export(data, tmp_path / "stopped", file_format)
             assert not (tmp_path / "stopped" / "README.md").exists()
     there = {path for suffix in ("png", "npz") for path in (tmp_path / "stopped").rglob(f"*.{suffix}")}
+    if file_format == "png" and there:  # what a power cut leaves of a file
+        there.pop().write_bytes(b"")
     for path in list(there):  # what a killed process leaves behind
         path.with_name(f".{path.name}.999.part").write_bytes(b"half")
     shares: list[float] = []

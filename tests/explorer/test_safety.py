@@ -160,6 +160,17 @@ def test_own_names_and_own_pages(client):
         assert client.get("/", headers={"Host": host}).status_code == 200
     for site, status in (("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200)):
         assert client.get("/", headers={"Sec-Fetch-Site": site}).status_code == status
+    for origin, status in (
+        ("http://evil.example", 403),
+        ("http://localhost:8000", 403),
+        ("null", 403),
+        ("http://localhost:8477", 200),
+    ):
+        assert client.get("/", headers={"Origin": origin}).status_code == status
+        assert client.post("/api/offsets.json", headers={"Origin": origin}).status_code == (
+            status if status > 200 else 400
+        )
+        assert client.get("/", headers={"Origin": origin, "Sec-Fetch-Site": "same-origin"}).status_code == status
     assert is_loopback("::1")
     assert not is_loopback("0.0.0.0")  # noqa: S104
 
@@ -199,7 +210,7 @@ def test_what_is_under_way_is_bounded_and_shared(monkeypatch):
         assert results[1:] == [b"a", b"b", b"b", b"c"]
         assert await desk.get("a", lambda: pytest.fail("made again")) == b"a"
         assert await desk.get("d", lambda: make("d")) == b"d"
-        desk.close()
+        await desk.close()
 
     asyncio.run(run())
     assert sorted(made) == ["a", "b", "c", "d"]
@@ -215,7 +226,7 @@ def test_a_mistake_is_not_kept(client):
         with pytest.raises(LoopeError):
             await desk.get("key", fail)
         assert await desk.get("key", lambda: b"yes") == b"yes"
-        desk.close()
+        await desk.close()
 
     asyncio.run(run())
 
@@ -226,7 +237,7 @@ def test_busy_is_503(client, monkeypatch):
     assert response.status_code == 503
     assert response.headers["Retry-After"] == "1"
     assert "busy" in response.json()["error"]
-    monkeypatch.setattr(module, "MOST_SENDING", 0)
+    monkeypatch.setattr(module, "MOST_ARRIVING", 0)
     assert client.post("/api/offsets.json", content=b"x").status_code == 503
 
 

@@ -93,22 +93,41 @@ def acting(
     return Acting(found, set_aside(tensors))
 
 
+def attached(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> specs.Spec | None:
+    """Read how something was attached to a checkpoint's model, None if nothing was; nothing is built.
+
+    Raises:
+        LoopeError: if the checkpoint does not say it in a way that can be read.
+    """
+    try:
+        return _attached(tensors, metadata, compare=False)[0]
+    except LoopeError:
+        raise
+    except Exception as error:  # anything can stand in a file
+        raise LoopeError(f"The file's recipe cannot be read: {type(error).__name__}: {error}.") from None
+
+
 def _attached(
-    tensors: Mapping[str, Tensor], metadata: Mapping[str, str]
+    tensors: Mapping[str, Tensor], metadata: Mapping[str, str], compare: bool = True
 ) -> tuple[specs.Spec | None, dict[str, Any] | None, str]:
     """How something was attached, the recipe that `loope.save` wrote, and what stands before `loope.` in names."""
     key = next((key for key in tensors if key == SPEC or key.endswith(f".{SPEC}")), None)
     prefix = "" if key is None else key.removesuffix(SPEC)
     if KEY in metadata:
         recipe = read_recipe("The file", metadata, len(tensors))
-        shapes = tensors.shapes() if isinstance(tensors, WeightsFile) else {k: tuple(tensors[k].shape) for k in tensors}
-        rehearse(partial(libraries.build, recipe["model"]), partial(attach_by, recipe), recipe["size"], shapes)
+        if compare:
+            shapes = tensors.shapes() if isinstance(tensors, WeightsFile) else _shapes(tensors)
+            rehearse(partial(libraries.build, recipe["model"]), partial(attach_by, recipe), recipe["size"], shapes)
         return recipe["attach"], recipe, prefix
     if key is None:
         return None, None, ""
     spec = specs.from_bytes(tensors[key])
     require_modest(json.loads(specs.to_json(spec)), len(tensors))
     return spec, None, prefix
+
+
+def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
 
 
 def _encoders(

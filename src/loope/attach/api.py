@@ -11,8 +11,9 @@ from torch import nn
 
 from loope.attach import specs
 from loope.attach.adapter import Adapter, Branch, adapter_for
-from loope.attach.attachment import Attachment, attachment_of, fit_table, required_attachment
+from loope.attach.attachment import Attachment, all_attachments, attachment_of, sole_attachment
 from loope.attach.hooks import is_wired
+from loope.attach.host import Host, fit_table
 from loope.attach.overrides import override_methods, restore_methods
 from loope.attach.report import Report, report_on
 from loope.core.errors import LoopeError, one_of, require
@@ -70,7 +71,8 @@ def attach(
     for branch, encoders in zip(branches, made, strict=True):
         _check_fit(adapter, branch, encoders)
     spec: specs.Spec = {"encoders": chosen, "keep_own": keep_own, "prefix": prefix}
-    attachment = Attachment(adapter, branches, made, spec)
+    host = Host(adapter, branches, [branch.grid for branch in branches])
+    attachment = Attachment(host, made, spec)
     if init == "own":
         for branch, encoders in zip(branches, made, strict=True):
             _copy_own_table(branch, encoders[0])
@@ -84,12 +86,12 @@ def attach(
     if not keep_own:
         attachment.set_aside()
     if freeze_backbone:
-        attachment.frozen = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        host.frozen = [parameter for parameter in model.parameters() if parameter.requires_grad]
         model.requires_grad_(False)
     model.loope = attachment.train(model.training)
     attachment.wire()
     override_methods(model)
-    return report_on(model, attachment, prefix, keep_own)
+    return report_on(model, attachment, init)
 
 
 def detach(model: nn.Module) -> None:
@@ -100,12 +102,12 @@ def detach(model: nn.Module) -> None:
     Raises:
         LoopeError: if nothing is attached.
     """
-    attachment = required_attachment(model)
+    attachment = sole_attachment(model)
     require(not attachment.baked, "The model was frozen for deployment, and its own encoding dropped; load it anew.")
     attachment.unwire()
     restore_methods(model)
     attachment.restore()
-    for parameter in attachment.frozen:
+    for parameter in attachment.host.frozen:
         parameter.requires_grad_(True)
     del model.loope
 
@@ -131,7 +133,9 @@ def resize(model: nn.Module, size: GridLike) -> None:
     adapter.set_geometry(pixels)
     grids = [branch.grid for branch in adapter.branches()]
     if attachment:
-        attachment.fit(grids)
+        for each in all_attachments(model):
+            each.fit(grids)
+        attachment.host.fit(grids)
         return
     for branch, grid in zip(branches, grids, strict=True):
         old, branch.grid = branch.grid, grid

@@ -12,16 +12,15 @@ from typing import Any
 import torch
 from torch import nn
 
-from loope.attach import libraries, rehearsal, specs
+from loope.attach import libraries, pretrained, rehearsal, specs
 from loope.attach.api import attach, resize
-from loope.attach.attachment import required_attachment
+from loope.attach.attachment import as_if_detached, sole_attachment
+from loope.attach.wrappers import require_merged, unwrapped
 from loope.core.errors import LoopeError, require
 from loope.core.files import write_atomic
-from loope.core.grid import Grid
 
 KEY = "loope"
 FORMAT = 1
-OWN = "loope.own."
 MOST_RECIPE = 8 * 2**20  # letters; the names of 20,000 classes take two million
 DTYPES = {"float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64"}  # with safetensors' names
 TRAITS = (
@@ -34,7 +33,8 @@ def save(model: nn.Module, path: str | Path, *, model_args: dict[str, Any] | Non
     """Write an attached model to one safetensors file, atomically.
 
     Args:
-        model: a model of timm, transformers or `loope.models`, with something attached.
+        model: a model of timm, transformers or `loope.models`, with something attached; also inside DDP, DataParallel
+            or torch.compile. PEFT's adapters must be merged first.
         path: the file.
         model_args: arguments that a timm model, or the timm backbone of ours, was created with beyond its name, number
             of classes and image size, which are found by themselves.
@@ -46,15 +46,14 @@ def save(model: nn.Module, path: str | Path, *, model_args: dict[str, Any] | Non
         from safetensors.torch import save as to_safetensors
     except ImportError:
         raise LoopeError("Writing checkpoints needs safetensors: pip install 'loope[models]'.") from None
-    attachment = required_attachment(model)
+    model = unwrapped(model)
+    require_merged(model)
+    attachment = sole_attachment(model)
     require(not attachment.baked, "A frozen model is for deployment; save the model before loope.freeze.")
-    branch, own = attachment.branches[0], attachment.own_grids[0]
-    if attachment.spec["keep_own"]:  # then the model's own table has the present size
-        own = branch.grid
-    size = Grid(own.height * branch.patch_size, own.width * branch.patch_size)
+    branch = attachment.branches[0]
     recipe: dict[str, Any] = {
         "format": FORMAT,
-        "model": libraries.describe(model, size, branch.channels, model_args or {}),
+        "model": libraries.describe(model, attachment.own_size, branch.channels, model_args or {}),
         "attach": attachment.spec,
         "size": list(branch.pixels),
         "dtype": str(next(branch.patch_embed.parameters()).dtype).removeprefix("torch."),
@@ -70,15 +69,43 @@ def load(path: str | Path) -> nn.Module:
     Nothing in the file is trusted: the model is first built without memory and compared with the tensors that the file
     has, and only known libraries build it.
 
+    Args:
+        path: a file that `save` wrote, or a folder that `HubModel`, transformers' `save_pretrained` or its `Trainer`
+            wrote from an attached model.
+
     Raises:
-        LoopeError: if the file is missing, damaged, was not written by `save`, does not hold the model that it
-            describes, or has weights that are not finite.
+        LoopeError: if the file is missing, damaged, does not say how to build its model, does not hold the model that
+            it describes, or has weights that are not finite.
     """
+    path = Path(path)
+    if not path.is_dir():
+        return _load_file(path)
+    if _is_ours(path / pretrained.WEIGHTS):
+        return _load_file(path / pretrained.WEIGHTS)
+    try:
+        return pretrained.load_folder(path)
+    except LoopeError:
+        raise
+    except Exception as error:  # whatever a damaged or foreign configuration sets off in transformers
+        raise LoopeError(f"{path} cannot be read: {type(error).__name__}: {str(error)[:500]}") from error
+
+
+def _is_ours(path: Path) -> bool:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            return KEY in (file.metadata() or {})
+    except (SafetensorError, FileNotFoundError):
+        return False
+
+
+def _load_file(path: Path) -> nn.Module:
     try:
         from safetensors import SafetensorError, safe_open
     except ImportError:
         raise LoopeError("Reading checkpoints needs safetensors: pip install 'loope[models]'.") from None
-    require(Path(path).is_file(), f"There is no file {path}.")
+    require(path.is_file(), f"There is no file {path}.")
     try:
         with safe_open(path, framework="pt") as file:
             recipe = read_recipe(path, file.metadata() or {}, len(file.keys()))
@@ -105,8 +132,7 @@ def read_recipe(path: str | Path, metadata: Mapping[str, str], tensors: int) -> 
     """How a file's model is built, if that is plain and modest."""
     require(
         KEY in metadata,
-        f"{path} was not written by loope.save and does not say how to build its model; build and attach the model, "
-        "then load the file with safetensors.torch.load_model.",
+        f"{path} was not written by loope.save and does not say how to build its model; {_advice(Path(path).parent)}.",
     )
     text = metadata[KEY]
     require(len(text) <= MOST_RECIPE, f"{path} describes its model in {len(text):,} letters, more than any needs.")
@@ -144,13 +170,22 @@ def attach_by(recipe: dict[str, Any], model: nn.Module) -> None:
     model.to(getattr(torch, recipe["dtype"]))
 
 
+def _advice(folder: Path) -> str:
+    """How to read a file that `save` did not write."""
+    if (folder / pretrained.PEFT_CONFIG).is_file():
+        return f"build and attach the model, then call peft.PeftModel.from_pretrained(model, {str(folder)!r})"
+    if (folder / pretrained.CONFIG).is_file():
+        return f"its folder does: loope.load({str(folder)!r})"
+    return "build and attach the model, then load the file with safetensors.torch.load_model"
+
+
 def _check_rebuilds(about: dict[str, Any], model: nn.Module) -> None:
     """The model as its name and arguments would build it must have the parameters and the traits that this one has."""
     with torch.device("meta"):
         rebuilt = libraries.build(about)
     different = []
     for look in (_shapes, _traits):
-        ours, theirs = _as_if_detached(look(model)), look(rebuilt)
+        ours, theirs = as_if_detached(look(model)), look(rebuilt)
         different += sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))
     require(
         not different,
@@ -171,9 +206,3 @@ def _traits(model: nn.Module) -> dict[str, str]:
         for trait in TRAITS
         if isinstance(value := getattr(module, trait, None), int | float | str | list | tuple)
     }
-
-
-def _as_if_detached(named: dict[str, str]) -> dict[str, str]:
-    """Names as they are with nothing attached: what was set aside at its old place, and nothing of ours."""
-    back = {name.removeprefix(OWN).replace("/", ".") if name.startswith(OWN) else name: named[name] for name in named}
-    return {name: value for name, value in back.items() if not name.startswith("loope.")}

@@ -19,7 +19,11 @@ def describe(model: Any, size: Grid, channels: int, args: dict[str, Any]) -> dic
         f"Can only save models made by timm.create_model, which this {type(model).__name__} was not; for others use "
         "safetensors.torch.save_model.",
     )
-    found = {"img_size": list(size), "num_classes": model.num_classes, "in_chans": channels}
+    found: dict[str, Any] = {"img_size": list(size), "in_chans": channels}
+    if hasattr(model, "num_classes"):
+        found["num_classes"] = model.num_classes
+    else:  # features alone, without a head
+        found |= {"features_only": True, "out_indices": list(model.out_indices)}
     return {"name": name, "args": {**found, **args}}
 
 

@@ -66,7 +66,26 @@ def require_modest(recipe: Any, tensors: int, most: int = MOST_NUMBER) -> None:
 def rehearse(
     build: Callable[[], nn.Module], add: Callable[[nn.Module], None], size: Any, shapes: Mapping[str, Shape]
 ) -> None:
-    """Build a model on `meta` and compare it with a file.
+    """Build a model on `meta` and compare it with a file; the arguments are those of `build_bounded`.
+
+    Raises:
+        LoopeError: if the model would not have exactly the file's tensors; as soon as that is clear.
+    """
+    model = build_bounded(build, add, size, shapes)
+    made = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    names = (made.keys() | shapes.keys()) - {EXTRA_STATE}
+    different = sorted(name for name in names if made.get(name) != shapes.get(name))
+    require(
+        not different,
+        f"The file does not hold the model that it describes: {len(different)} tensors are missing, too many or of "
+        f"another shape, {', '.join(different[:3])} for example.",
+    )
+
+
+def build_bounded(
+    build: Callable[[], nn.Module], add: Callable[[nn.Module], None], size: Any, shapes: Mapping[str, Shape]
+) -> nn.Module:
+    """Build a model on `meta` that is not clearly larger than a file.
 
     Args:
         build: makes the model.
@@ -75,7 +94,7 @@ def rehearse(
         shapes: of the file's tensors, by name.
 
     Raises:
-        LoopeError: if the model would not have exactly the file's tensors; as soon as that is clear.
+        LoopeError: as soon as the model has more than the file holds.
     """
     held = sum(map(math.prod, shapes.values()))
     with _counted(shapes, 2 * held + 4 * SPARE):
@@ -91,14 +110,7 @@ def rehearse(
                 )
         with _BoundedFactories(held + SPARE):  # encoders are made on the CPU, then moved to `meta`
             add(model)
-    made = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    names = (made.keys() | shapes.keys()) - {EXTRA_STATE}
-    different = sorted(name for name in names if made.get(name) != shapes.get(name))
-    require(
-        not different,
-        f"The file does not hold the model that it describes: {len(different)} tensors are missing, too many or of "
-        f"another shape, {', '.join(different[:3])} for example.",
-    )
+    return model
 
 
 @contextmanager

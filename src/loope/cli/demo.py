@@ -31,7 +31,7 @@ def demo(
     """
     from rich.console import Console
 
-    from loope.cli.experiments import print_failures
+    from loope.cli.experiments import RUNNING_ELSEWHERE, print_elsewhere, print_failures
     from loope.cli.watching import Watch, interruptible
     from loope.core.packages import require_packages
     from loope.engine.executors import create_executor
@@ -50,6 +50,9 @@ def demo(
     if outcome.failures:
         print_failures(console, outcome.failures)
         raise typer.Exit(1)
+    if outcome.elsewhere:
+        print_elsewhere(console, outcome.elsewhere)
+        raise typer.Exit(RUNNING_ELSEWHERE)
     results = {each.run.encoder.name: each.result for each in outcome.standings if each.result is not None}
     report = write_report(runs, results, out, smoke)
     model = write_model(runs[0], out)  # none for runs of an earlier version

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from loope.experiments.spec import Run
     from loope.reports.sheets import Sheet
 
+RUNNING_ELSEWHERE = 3  # exit code: nothing failed, but another process holds the lock of a run
+
 
 def run(
     table: TableArgument,
@@ -66,6 +68,8 @@ def run(
     as_json: JsonOption = False,
 ) -> None:
     """Do the runs of a table that are not done, then show the table. Run again to go on.
+
+    Exit code 3: all that is left is running elsewhere.
 
     Examples:
         loope run table4 --preset laptop --seeds 0,1,2
@@ -123,6 +127,9 @@ def run(
         print_failures(console, outcome.failures)
     if outcome.failures or barred:
         raise typer.Exit(1)
+    if outcome.elsewhere and first:  # its peers may be here before it has written the result
+        print_elsewhere(console, outcome.elsewhere)
+        raise typer.Exit(RUNNING_ELSEWHERE)
 
 
 def status(
@@ -275,6 +282,13 @@ def print_failures(console: Console, failures: dict[str, str]) -> None:
     for name, why in failures.items():
         console.print(f"[red]failed[/red] {as_text(name)}: {as_text(why)}", highlight=False)
     console.print("The same command tries them again.")
+
+
+def print_elsewhere(console: Console, names: list[str]) -> None:
+    """Which runs another process is training."""
+    for name in names:
+        console.print(f"running elsewhere: {name}", highlight=False, markup=False)
+    console.print("Another process trains these; the same command shows the table once they are done.")
 
 
 def show_sheet(sheet: Sheet) -> RichTable:

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     import socket
 
 PORT = 8477
-MOST_CONNECTIONS = 256
 
 
 def explore(
@@ -31,13 +30,14 @@ def explore(
 
         loope explore --export out/explorer
     """
+    import os
+
     from loope.core.errors import LoopeError
 
     try:
-        import uvicorn
-
         from loope.explorer.app import create_app
         from loope.explorer.guard import is_loopback
+        from loope.explorer.server import create_server
     except ImportError:
         raise LoopeError("The explorer needs its server: pip install 'loope[explore]'.") from None
     if export is not None:
@@ -56,8 +56,9 @@ def explore(
         )
     if browser:
         _open(address)
-    config = uvicorn.Config(create_app(local), log_level="warning", limit_concurrency=MOST_CONNECTIONS)
-    uvicorn.Server(config).run(sockets=[listening])
+    # What the page asks for is small, and two workers share the cores already; set before torch is imported.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    create_server(create_app(local)).run(sockets=[listening])
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -56,7 +56,8 @@ def common(
 def main() -> None:
     """Run the command line.
 
-    Exit codes: 0, done; 1, something failed, such as a run or a disk; 2, a mistake in what was typed; 130, interrupted.
+    Exit codes: 0, done; 1, something failed, such as a run or a disk; 2, a mistake in what was typed; 3, what is
+    left is running elsewhere; 130, interrupted.
     """
     # Torch says so whenever it is imported without NumPy, which the base installation does not need.
     warnings.filterwarnings("ignore", message="Failed to initialize NumPy")

@@ -1,10 +1,15 @@
-"""Whether a timm model's weights can be had: found in the cache, or on a server that answers within seconds."""
+"""Weights from the model hub, without waiting for a network that is not there."""
 
 from __future__ import annotations
 
+import socket
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
+
+from loope.core.errors import LoopeError
 
 PATIENCE = 5.0  # seconds for a first answer; the hub's own client tries for most of a minute
 FILES = ("model.safetensors", "pytorch_model.bin")
@@ -31,6 +36,35 @@ def missing_weights(model: str) -> str | None:
         return None
     place = _endpoint() if hub else str(address)
     return None if answers(place) else f"they are not on this machine, and {place} does not answer"
+
+
+@contextmanager
+def hub_or_cache() -> Iterator[None]:
+    """Download with `huggingface_hub`; if the hub does not answer within `PATIENCE` seconds, use only its local cache.
+
+    By itself it asks for every file six times, and waits in between.
+
+    Raises:
+        LoopeError: if the hub does not answer, and what is wanted is not in the cache.
+    """
+    try:
+        from huggingface_hub import constants
+    except ImportError:  # then nothing is asked of it
+        yield
+        return
+    before = constants.HF_HUB_OFFLINE, socket.getdefaulttimeout()
+    silent = not constants.HF_HUB_OFFLINE and not answers(_endpoint())
+    constants.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE or silent
+    socket.setdefaulttimeout(PATIENCE)  # for weights that lie elsewhere
+    try:
+        yield
+    except OSError as error:
+        if not silent:
+            raise
+        raise LoopeError(f"{_endpoint()} does not answer, and its local cache has no such file") from error
+    finally:
+        constants.HF_HUB_OFFLINE = before[0]
+        socket.setdefaulttimeout(before[1])
 
 
 def answers(address: str) -> bool:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from loope.core.errors import LoopeError
+from loope.core.hub import hub_or_cache
 
 if TYPE_CHECKING:
     from torch import nn
@@ -62,7 +64,8 @@ def create_timm(spec: Model, **more: Any) -> nn.Module:
             options["pretrained_cfg_overlay"] = {"file": str(file), "custom_load": False}
     make: Callable[..., nn.Module] = timm.create_model
     try:
-        return make(spec.name, pretrained=spec.weights == "pretrained", **options)
+        with hub_or_cache() if spec.weights == "pretrained" and file is None else nullcontext():
+            return make(spec.name, pretrained=spec.weights == "pretrained", **options)
     except (OSError, RuntimeError, ValueError, TypeError) as error:
         if spec.weights == "scratch":
             raise LoopeError(f"timm cannot make {spec.name!r} with {options}: {error}") from error

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from loope.core.errors import LoopeError, nearest_first, require
 from loope.core.grid import Grid, GridLike, as_grid
-from loope.core.hub import missing_weights
+from loope.core.hub import hub_or_cache, missing_weights
 from loope.core.weights import WeightsFile
 
 Weights: TypeAlias = str | Path | Mapping[str, Tensor]
@@ -80,9 +80,10 @@ def model_table(model: str, grid: GridLike | None = None, name: str | None = Non
     """
     timm = require_timm_model(model)
     missing = missing_weights(model)
-    require(missing is None, f"The weights of {model!r} cannot be had: {missing}; give a file of them.")
+    require(missing is None, f"The weights of {model!r} cannot be had: {missing}; give a file of them (--checkpoint).")
     try:
-        made = timm.create_model(model, pretrained=True)
+        with hub_or_cache():
+            made = timm.create_model(model, pretrained=True)
     except Exception as error:  # whatever the hub and the network may raise
         raise LoopeError(f"timm cannot load {model!r}: {error}; give a file of its weights.") from None
     own = getattr(getattr(made, "patch_embed", None), "grid_size", None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from loope.core.errors import LoopeError, require
 from loope.core.images import ImageError, read_image
 from loope.core.limits import MOST_TRAINING_PIXELS
+from loope.data import fingerprint
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -56,6 +58,10 @@ class Files:
         """Some of the files."""
         return Files(self.folder, [self.names[index] for index in indices])
 
+    def fingerprint(self, labels: Sequence[str]) -> dict[str, str]:
+        """What the files and their labels are."""
+        return fingerprint.of_files(self.folder, self.names, labels)
+
 
 @dataclass(frozen=True)
 class Memory:
@@ -97,6 +103,15 @@ class Memory:
             [self.sizes[index] for index in indices],
             self.bad,
         )
+
+    def fingerprint(self, labels: Sequence[str]) -> dict[str, str]:
+        """What the pixels and their labels are."""
+        pixels = memoryview(self.pixels.numpy())  # type: ignore[arg-type]
+        digests = (
+            hashlib.sha256(pixels[start : start + 3 * height * width]).hexdigest()
+            for start, (height, width) in zip(self.starts, self.sizes, strict=True)
+        )
+        return {"content": fingerprint.of([*zip(self.names, self.sizes, strict=True), *labels, *digests])}
 
 
 Reader: TypeAlias = Files | Memory

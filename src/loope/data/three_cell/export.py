@@ -145,13 +145,14 @@ def _write_png(data: ThreeCell, folder: Path, progress: Callable[[float], None])
     """Write `images/*.png` and `labels.csv`; images that are there stay."""
     digits = len(str(len(data) - 1))
     names = [f"{number:0{digits}}.png" for number in range(len(data))]
-    there = {path.name for path in (folder / "images").glob("*.png")}
+    # Ten thousand waits for the disk would take minutes; what a power cut leaves empty is written again instead.
+    there = {path.name for path in (folder / "images").glob("*.png") if path.stat().st_size}
     for start in range(0, len(data), PART):
         part = names[start : start + PART]
         images = () if there.issuperset(part) else pixels(data, start, start + PART)
         for number, (name, image) in enumerate(zip(part, images, strict=False)):
             if name not in there:
-                write_atomic(folder / "images" / name, png(image))
+                write_atomic(folder / "images" / name, png(image), durable=False)
             progress((start + number) / len(data))
     write_atomic(folder / "labels.csv", table(data, (f"images/{name}" for name in names)))
     progress(1)

@@ -77,8 +77,8 @@ def write_npz(path: Path, shape: tuple[int, ...], images: Iterable[Any], **array
     layout = numpy().lib.format
     # Level 1: the images are nearly all black, and higher levels only take longer.
     with (
-        replacing(path) as temporary,
-        zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
+        replacing(path) as whole,
+        zipfile.ZipFile(whole, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
     ):
         for name, array in arrays.items():
             with _entry(archive, name) as file:
