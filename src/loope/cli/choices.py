@@ -54,14 +54,13 @@ def read_seeds(text: str) -> list[int]:
         LoopeError: if they are written otherwise.
     """
     parts = [part.strip() for part in text.split(",")]
+    seeds = {int(part) for part in parts if _is_number(part)}
     require(
-        all(map(_is_number, parts)) and len(parts) <= MOST_SEEDS,
-        f"Seeds are up to {MOST_SEEDS} whole numbers below {10**DIGITS:,} with commas between them, got "
+        len(seeds) == len(parts) <= MOST_SEEDS,
+        f"Seeds are different whole numbers below {10**DIGITS:,}, up to {MOST_SEEDS}, with commas between them, got "
         f"{shorten(text)!r}; for example 0,1,2.",
     )
-    seeds = [int(part) for part in parts]
-    require(len(set(seeds)) == len(seeds), f"Seeds are different whole numbers, got {shorten(text)!r}.")
-    return seeds
+    return [int(part) for part in parts]
 
 
 def read_resources(texts: list[str]) -> dict[str, str | int]:

@@ -63,6 +63,7 @@ def explore(
 
 def _listen(host: str, port: int) -> socket.socket:
     """Bound and listening before anything else starts: a browser that comes early waits instead of failing."""
+    import os
     import socket
 
     from loope.core.errors import LoopeError, require
@@ -72,7 +73,8 @@ def _listen(host: str, port: int) -> socket.socket:
         host.encode("idna")  # or the socket would stay open on a name that no host can have
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or "there can be no such host"
+        number = getattr(error, "errno", None)
+        reason = os.strerror(number) if number and number > 0 else "there is no such host"
         raise LoopeError(
             f"Cannot listen on {host}, port {port}: {reason}; choose another with --port, 0 for any free one."
         ) from None
