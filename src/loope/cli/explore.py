@@ -36,6 +36,7 @@ def explore(
     from loope.core.errors import LoopeError
 
     try:
+        import torch
         import uvicorn
 
         from loope.explorer.app import create_app
@@ -55,6 +56,9 @@ def explore(
         )
     if browser:
         _open(address)
+    torch.set_num_threads(
+        1
+    )  # answers are small, and made side by side: threads that wait for each other only slow them
     config = uvicorn.Config(create_app(local), log_level="warning", limit_concurrency=MOST_CONNECTIONS)
     uvicorn.Server(config).run(sockets=[listening])
 
