@@ -13,8 +13,8 @@ from collections import Counter
 
 import loope
 from explorer_load import RATE, Answer, Request, processor_seconds, started, visitor
-from loope.core.three_cell import COLOURS
 from loope.explorer.model import shipped_encoder
+from loope.three_cell.bits import COLOURS
 
 SECONDS, VISITORS = 20, 200
 MOST_REFUSED = 0.01

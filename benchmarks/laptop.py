@@ -20,10 +20,10 @@ from pathlib import Path
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from loope.data.segmentation.camvid import LABELS
-from loope.experiments.build import build_model
-from loope.experiments.spec import Run
-from loope.experiments.table import get_table, table_names
+from loope.lab.data.segmentation.camvid import LABELS
+from loope.lab.experiments.build import build_model
+from loope.lab.experiments.spec import Run
+from loope.lab.experiments.table import get_table, table_names
 
 BAR = 20.0
 # Images for training, validation and test; of `per_class` data so many of each class, a quarter for validation.

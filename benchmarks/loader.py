@@ -19,11 +19,11 @@ from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from loope.core.batches import Batch
-from loope.data.images.collection import Images
-from loope.data.images.layouts import read_folders
-from loope.data.images.source import ImageSource
-from tests.data.trees import picture
+from loope.lab.data.batches import Batch
+from loope.lab.data.images.collection import Images
+from loope.lab.data.images.layouts import read_folders
+from loope.lab.data.images.source import ImageSource
+from tests.lab.data.trees import picture
 
 BATCH, STEPS = 16, 8
 

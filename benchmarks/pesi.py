@@ -21,11 +21,11 @@ from timing import busy_neighbour_costs_little, interleaved
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import loope
+from loope import plots
 from loope.core.files import write_atomic
-from loope.metrics.geometry import geometry
-from loope.reports import plots
-from loope.reports.panels import panels
-from tests.metrics import reference
+from loope.pesi_metric.geometry import geometry
+from loope.plots.layout import panels
+from tests.pesi_metric import reference
 
 SIDES = (8, 11, 16, 23, 32, 45, 64)
 

@@ -11,9 +11,9 @@ import torch
 from scipy.ndimage import distance_transform_edt
 from torch.nn import functional as F
 
-from loope.core.labels import VOID
-from loope.metrics.boundaries import boundary, boundary_counts
-from loope.metrics.segmentation import TOLERANCE
+from loope.segmentation.boundaries import boundary, boundary_counts
+from loope.segmentation.labels import VOID
+from loope.segmentation.metric import TOLERANCE
 from timing import interleaved
 
 SIZE, CLASSES = (1024, 2048), 19

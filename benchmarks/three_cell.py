@@ -19,7 +19,7 @@ from timing import busy_neighbour_costs_little, interleaved
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import loope
-from tests.data.reference import Cell, generate, representations
+from tests.three_cell.reference import Cell, generate, representations
 
 SIDE, BATCH = 14, 64
 FEW, MANY, TURNS = 300, 50_000, 5  # so that both sides take some ten milliseconds

@@ -15,15 +15,15 @@ import build_pesi
 import build_scaling
 import build_three_cell
 import build_walkthrough
+from loope import plots
 from loope.core.files import write_atomic
 from loope.core.grid import Grid
 from loope.encoders import create_encoder
 from loope.encoders.describe import describe
 from loope.explorer.export import export
 from loope.orders import create_order, list_orders
-from loope.reports import plots
 from replication import claims, figures, pets, segmentation
-from tests.attach import matrix
+from tests.surgery import matrix
 
 GRID = Grid(14, 14)
 SHOWN = ("sinusoid", "gilbert", "sincos2d", "fourier", "alibi2d", "rope_mixed")

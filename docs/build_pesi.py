@@ -5,15 +5,15 @@ from pathlib import Path
 
 import torch
 
+from loope import plots
 from loope.core.files import write_atomic
 from loope.core.grid import Grid
 from loope.encoders import create_encoder, list_encoders
 from loope.encoders.similarity import encoder_similarity
-from loope.metrics.pesi import directed_monotonicity, m_d_ceiling
-from loope.metrics.published import published
-from loope.metrics.summary import summarize
 from loope.orders import create_order
-from loope.reports import plots
+from loope.pesi_metric.functional import directed_monotonicity, m_d_ceiling
+from loope.pesi_metric.published import published
+from loope.pesi_metric.summary import summarize
 
 GRID = Grid(14, 14)
 COMPARED = ("sinusoid", "learned", "fourier", "gilbert", "sincos2d", "rope_mixed", "peg")

@@ -7,9 +7,9 @@ import timm
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from loope.experiments.names import DATA, MODELS
-from loope.experiments.spec import Run
-from loope.experiments.table import get_table, table_names
+from loope.lab.experiments.names import DATA, MODELS
+from loope.lab.experiments.spec import Run
+from loope.lab.experiments.table import get_table, table_names
 
 SUSTAINED = 100e12  # FLOP/s of one GPU: an assumption
 TRAINED_ON = 0.8  # of the images

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import torch
 
+from loope import plots
 from loope.core.files import write_atomic
 from loope.core.grid import Grid
-from loope.data.three_cell import ThreeCell
-from loope.data.three_cell.ceilings import ceiling_if_alike, ceilings
-from loope.data.three_cell.sampling import count_triples
-from loope.reports import plots, three_cell
+from loope.three_cell import ThreeCell
+from loope.three_cell.ceilings import ceiling_if_alike, ceilings
+from loope.three_cell.sampling import count_triples
 
 GRID = Grid(14, 14)
 KNOWN = {"constant": "nothing", "relative": "relative positions"}
@@ -69,6 +69,6 @@ def draw(images: Path) -> None:
     """Samples with their answers, and where the two samplers put cells."""
     probe = ThreeCell(grid=GRID, seed=7)
     write_atomic(
-        images / "three-cell.png", plots.png(three_cell.samples(probe.cells[:4], probe.labels[:4], GRID), dpi=110)
+        images / "three-cell.png", plots.png(drawing.samples(probe.cells[:4], probe.labels[:4], GRID), dpi=110)
     )
-    write_atomic(images / "three-cell-samplers.png", plots.png(three_cell.samplers(sampler_cells(), GRID), dpi=110))
+    write_atomic(images / "three-cell-samplers.png", plots.png(drawing.samplers(sampler_cells(), GRID), dpi=110))

@@ -95,7 +95,7 @@ if __name__ == "__main__":
     model, images = SmallViT().eval(), torch.randn(2, 3, 32, 32)
     own = model(images)
     for encoder in ("gilbert", "loope", "peg", "alibi2d", "rope_mixed"):
-        report = loope.attach(model, encoder)
+        report = loope.report(loope.attach(model, encoder))
         moved = (model(images) - own).abs().mean()
         print(f"{encoder:12} logits moved by {moved:.3f}, {report.parameters_added:,} parameters added")
         loope.detach(model)

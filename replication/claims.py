@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from loope.experiments.statistics import over_seeds, rank_correlation, rank_interval
-from loope.experiments.tables import alignment, table1, table4, table6
+from loope.lab.experiments.statistics import over_seeds, rank_correlation, rank_interval
+from loope.lab.experiments.tables import alignment, table1, table4, table6
 from replication.plan import COMPARED, progress
 from replication.results import by_seed
 from replication.rules import (

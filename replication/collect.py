@@ -8,8 +8,8 @@ from typing import Any
 from safetensors.torch import load_file, save
 
 from loope.core.files import write_atomic
-from loope.experiments.results import PICTURES as RUN_PICTURES
-from loope.experiments.results import RESULT
+from loope.lab.experiments.results import PICTURES as RUN_PICTURES
+from loope.lab.experiments.results import RESULT
 from replication.page import write
 from replication.plan import planned
 from replication.results import PICTURES, RUNS, compact

@@ -6,11 +6,11 @@ from functools import partial
 import torch
 
 import loope
-from loope.core.three_cell import TASKS
-from loope.experiments.build import build_model
-from loope.experiments.statistics import over_seeds
-from loope.experiments.table import get_table
-from loope.experiments.tables import alignment
+from loope.lab.experiments.build import build_model
+from loope.lab.experiments.statistics import over_seeds
+from loope.lab.experiments.table import get_table
+from loope.lab.experiments.tables import alignment
+from loope.three_cell.bits import TASKS
 from replication.figures import NONE_DONE
 from replication.plan import FIVE, LARGE_EPOCHS, LONG, OTHERS
 from replication.results import by_seed, finished

@@ -6,11 +6,11 @@ from functools import partial
 from pathlib import Path
 
 from loope.core.files import write_atomic
-from loope.experiments.pictures import DRAWINGS
-from loope.experiments.sheet import make_sheet
-from loope.experiments.table import get_table
-from loope.reports.plots import png
-from loope.reports.sheets import markdown
+from loope.lab.experiments.figures import DRAWINGS
+from loope.lab.experiments.results_table import make_sheet
+from loope.lab.experiments.table import get_table
+from loope.lab.reports.results_table import markdown
+from loope.plots import png
 from replication import results
 from replication.plan import EARLIER, FIVE, LARGE, LARGE_EPOCHS, LONG, OTHERS, STUCK
 from replication.results import SEEDS

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from loope.encoders.frequencies import frequency_set
-from loope.experiments.statistics import Difference, paired
-from loope.experiments.tables import table6
+from loope.lab.experiments.statistics import Difference, paired
+from loope.lab.experiments.tables import table6
 from replication.plan import is_complete
 from replication.rules import in_words, on_frequencies, sensitivities
 

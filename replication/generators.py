@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from loope.experiments.statistics import paired, rank_correlation, rank_interval
-from loope.experiments.tables import inputs
+from loope.lab.experiments.statistics import paired, rank_correlation, rank_interval
+from loope.lab.experiments.tables import inputs
 from replication.plan import LARGE_EPOCHS, chance, in_points
 from replication.results import by_seed, finished
 

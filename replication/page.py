@@ -7,8 +7,8 @@ from statistics import fmean, stdev
 
 from loope.core.errors import LoopeError
 from loope.core.files import write_atomic
-from loope.experiments.statistics import paired
-from loope.experiments.table import get_table
+from loope.lab.experiments.statistics import paired
+from loope.lab.experiments.table import get_table
 from replication import claims, curves, figures, frequencies, generators, pets, plan
 from replication.plan import LARGE_EPOCHS, in_points
 from replication.results import by_seed, finished, read_runs, results_of

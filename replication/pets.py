@@ -9,10 +9,10 @@ import torch
 
 import loope
 from loope.core.files import write_atomic
-from loope.experiments.statistics import paired
-from loope.experiments.table import get_table
-from loope.reports.experiments import learning_curves
-from loope.reports.plots import png
+from loope.lab.experiments.statistics import paired
+from loope.lab.experiments.table import get_table
+from loope.lab.reports.figures import learning_curves
+from loope.plots import png
 from replication.figures import NONE_DONE
 from replication.plan import PETS, in_points
 from replication.results import results_of

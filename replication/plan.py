@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, NamedTuple
 
-from loope.experiments.spec import Run
-from loope.experiments.statistics import Difference, holm, paired
-from loope.experiments.table import get_table
-from loope.experiments.tables import table4
+from loope.lab.experiments.spec import Run
+from loope.lab.experiments.statistics import Difference, holm, paired
+from loope.lab.experiments.table import get_table
+from loope.lab.experiments.tables import table4
 from replication import results
 from replication.results import SEEDS, by_seed
 

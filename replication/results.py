@@ -6,9 +6,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from loope.experiments.results import Results
-from loope.experiments.spec import Run
-from loope.experiments.table import Entry, get_table
+from loope.lab.experiments.results import Results
+from loope.lab.experiments.spec import Run
+from loope.lab.experiments.table import Entry, get_table
 
 FOLDER = Path(__file__).parent
 RUNS, PICTURES = FOLDER / "runs.jsonl", FOLDER / "pictures.safetensors"

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
-from loope.core.three_cell import by_task
-from loope.experiments.sensitivity import sensitivity
-from loope.experiments.statistics import Difference, holm, over_seeds, paired, rank_correlation, rank_interval
-from loope.experiments.tables import table6
+from loope.lab.experiments.sensitivity import sensitivity
+from loope.lab.experiments.statistics import Difference, holm, over_seeds, paired, rank_correlation, rank_interval
+from loope.lab.experiments.tables import table6
+from loope.three_cell.bits import by_task
 from replication.plan import COMPARED, chance, in_points, is_complete
 from replication.results import by_seed, finished
 

@@ -1,6 +1,6 @@
 """The tables of docs/results/segmentation.md."""
 
-from loope.data.segmentation.camvid import LABELS
+from loope.lab.data.segmentation.camvid import LABELS
 from replication.figures import beside_published
 from replication.results import finished
 

@@ -7,9 +7,9 @@ from collections import Counter
 
 import pytest
 
-from loope.data.three_cell import ThreeCell
-from loope.experiments.results import Results
-from loope.experiments.statistics import Difference
+from loope.lab.experiments.results import Results
+from loope.lab.experiments.statistics import Difference
+from loope.three_cell import ThreeCell
 from replication import claims, frequencies, generators, plan, results, rules
 
 HOLDS, FAILS, OPEN, EARLY = rules.HOLDS, rules.FAILS, rules.OPEN, rules.EARLY

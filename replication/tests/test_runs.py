@@ -8,13 +8,13 @@ import torch
 from safetensors.torch import load_file
 
 import loope
-from loope.core.labels import VOID
-from loope.data.segmentation import CamVid, SegmentationSource
-from loope.data.segmentation.camvid import LABELS
-from loope.experiments.build import build_model
-from loope.experiments.spec import Run
-from loope.experiments.statistics import paired
-from loope.experiments.table import get_table
+from loope.lab.data.segmentation import CamVid, SegmentationSource
+from loope.lab.data.segmentation.camvid import LABELS
+from loope.lab.experiments.build import build_model
+from loope.lab.experiments.spec import Run
+from loope.lab.experiments.statistics import paired
+from loope.lab.experiments.table import get_table
+from loope.segmentation.labels import VOID
 from replication import page, plan, rules
 from replication.collect import collect
 from replication.results import PICTURES, RUNS, compact, expand, finished

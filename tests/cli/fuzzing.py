@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 
 import loope
 from loope.cli import main as cli
-from loope.engine.executors.base import RunError
+from loope.lab.executors.base import RunError
 
 LIMIT = 20  # seconds for a line
 NUMBERS = ["0", "1", "2", "3", "7", "-1", "1.5", "nan", "inf", "1e999", "²", "٣", "0x10", "", " ", "one", "1_0"]
@@ -205,9 +205,9 @@ def _no_ray():
 def nothing_slow():
     """Lines are read and checked to the end, but nothing trains, serves, or asks the network."""
     patches = {
-        "loope.engine.executors.here.HereExecutor.submit": _fail,
-        "loope.engine.executors.base.ProcessExecutor.submit": _fail,
-        "loope.engine.executors.on_ray._ray": _no_ray,
+        "loope.lab.executors.serial.HereExecutor.submit": _fail,
+        "loope.lab.executors.base.ProcessExecutor.submit": _fail,
+        "loope.lab.executors.on_ray._ray": _no_ray,
         "loope.core.hub.answers": lambda address: False,
         "loope.explorer.export.export": lambda folder, told: Path(folder).mkdir(parents=True, exist_ok=True) or 0,
         "uvicorn.Server.run": lambda self, sockets: [each.close() for each in sockets],

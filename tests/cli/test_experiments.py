@@ -12,14 +12,14 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from loope.attach import load
 from loope.cli.main import app
 from loope.core.errors import LoopeError
-from loope.experiments import campaign, preflight
-from loope.experiments import runner as runner_of_runs
-from loope.experiments.presets import three_cell_run
-from loope.experiments.results import folder_of
-from tests.engine.test_lock import held
+from loope.lab.experiments import preflight, sweep
+from loope.lab.experiments import runner as runner_of_runs
+from loope.lab.experiments.presets import three_cell_run
+from loope.lab.experiments.results import folder_of
+from loope.surgery import load
+from tests.lab.engine.test_lock import held
 
 runner = CliRunner()
 
@@ -102,7 +102,7 @@ def test_a_failed_run_is_told_and_gives_exit_code_1(tmp_path, monkeypatch):
 
 def test_missing_data_are_told_once_before_anything_starts(tmp_path, monkeypatch):
     monkeypatch.delenv("LOOPE_DATA", raising=False)
-    monkeypatch.setattr(campaign, "execute", lambda *args: pytest.fail("a run was started"))
+    monkeypatch.setattr(sweep, "execute", lambda *args: pytest.fail("a run was started"))
     with pytest.raises(LoopeError) as stopped:
         loope("run", "table1", "--only", "Oxford*", "--out", tmp_path)
     assert str(stopped.value).count("LOOPE_DATA") == 1
@@ -132,7 +132,7 @@ def test_a_run_that_another_process_trains_is_running_elsewhere(tmp_path, monkey
     run = three_cell_run("smoke", "none")
     folder = folder_of(run, tmp_path / "runs")
     if not seen:
-        monkeypatch.setattr("loope.experiments.results.is_locked", lambda folder: False)
+        monkeypatch.setattr("loope.lab.experiments.results.is_locked", lambda folder: False)
     words = ("run", "table4", "--preset", "smoke", "--only", "No PE*", "--out", tmp_path, "--on", "here")
     with held(folder, "LOCK_EX"):
         shown = loope(*words, code=3)

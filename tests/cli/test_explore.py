@@ -10,7 +10,7 @@ import torch
 import uvicorn
 
 from loope.cli import main as cli
-from loope.explorer.guard import Guard
+from loope.explorer.middleware import Guard
 from loope.explorer.server import Connection
 from tests.cli.test_cli import python, runner
 

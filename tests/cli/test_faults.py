@@ -11,8 +11,8 @@ from safetensors.torch import save_file
 
 from loope.cli import explore
 from loope.core.errors import LoopeError
-from loope.experiments.presets import measured
-from loope.experiments.results import RESULT, folder_of, standing
+from loope.lab.experiments.presets import measured
+from loope.lab.experiments.results import RESULT, folder_of, standing
 from tests.cli import fuzzing
 
 MANY = "9" * 5000

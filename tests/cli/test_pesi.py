@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 import loope
 from loope.cli import main as cli
-from loope.metrics import tables
-from loope.metrics.summary import summarize
+from loope.pesi_metric import position_table as tables
+from loope.pesi_metric.summary import summarize
 from tests.weights import weights
 
 runner = CliRunner(env={"COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"})

@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 import loope
 from loope.cli import main as cli
 from loope.cli import segment
-from loope.core.labels import Labels
 from loope.core.text import printable
-from loope.models import SETR, predict
-from tests.models.tiny import ARGS, make, vit
+from loope.segmentation import SETR, predict
+from loope.segmentation.labels import Labels
+from tests.segmentation.tiny import ARGS, make, vit
 
 runner = CliRunner(env={"COLUMNS": "120", "NO_COLOR": "1", "TERM": "dumb"})
 LABELS = Labels("toy", ("red", "green", "blue"), ((200, 0, 0), (0, 200, 0), (0, 0, 200)))

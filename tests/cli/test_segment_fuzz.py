@@ -8,11 +8,11 @@ import torch
 
 import loope
 from loope.cli import segment
-from loope.data.segmentation.camvid import LABELS
-from loope.data.segmentation.pairs import Pairs
-from loope.models import SETR
-from tests.models.tiny import make, vit
+from loope.lab.data.segmentation.camvid import LABELS
+from loope.lab.data.segmentation.pairs import Pairs
+from loope.segmentation import SETR
 from tests.mutations import images, masks, mutated
+from tests.segmentation.tiny import make, vit
 
 SOME, MANY = range(300), range(300, 6300)
 

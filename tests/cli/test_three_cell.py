@@ -10,7 +10,7 @@ import pytest
 
 import loope
 from loope.cli import main as cli
-from loope.data.three_cell import export as three_cell_export
+from loope.three_cell import export as three_cell_export
 from tests.cli.test_cli import runner
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from loope.core.errors import LoopeError
 from loope.core.hub import hub_or_cache
-from loope.metrics.tables import model_table
+from loope.pesi_metric.position_table import model_table
 
 constants = pytest.importorskip("huggingface_hub.constants", reason="needs loope[models]")
 

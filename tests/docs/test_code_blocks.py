@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import loope
 from loope.cli import main as cli
-from loope.experiments.table import get_table
+from loope.lab.experiments.table import get_table
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -84,7 +84,7 @@ def workplace(tmp_path, monkeypatch):
     vit = timm.create_model("vit_tiny_patch16_224", depth=1)
     save_file({"pos_embed": vit.pos_embed.detach()}, "vit.safetensors")
     backbone = timm.create_model("vit_tiny_patch16_224", img_size=32, depth=1)
-    setr = loope.models.SETR(backbone, 3)
+    setr = loope.segmentation.SETR(backbone, 3)
     loope.attach(setr, "gilbert")
     loope.save(setr, "setr.safetensors", model_args={"depth": 1})
     Image.new("RGB", (60, 40), (90, 120, 30)).save("street.jpg")

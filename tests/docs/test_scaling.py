@@ -2,7 +2,7 @@
 
 import pytest
 
-from loope.experiments.table import get_table
+from loope.lab.experiments.table import get_table
 from tests.docs.test_documents import build
 
 scaling = build.build_scaling

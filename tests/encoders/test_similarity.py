@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 import loope
 from tests.contract.calls import DEPTH, DIM, HEADS, inputs, make
-from tests.metrics import reference
+from tests.pesi_metric import reference
 from tests.weights import data, weights
 
 GRID = (3, 4)

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save
 
 import loope
-from loope.core.three_cell import COLOURS
+from loope.three_cell.bits import COLOURS
 from tests.explorer.reading import picture
 
 PIECES = (

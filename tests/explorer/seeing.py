@@ -10,8 +10,8 @@ from pathlib import Path
 
 import torch
 
-from loope.core.three_cell import in_words
-from loope.data.three_cell.questions import answer
+from loope.three_cell.bits import in_words
+from loope.three_cell.questions import answer
 
 RGB = re.compile(r"rgb\((\d+) (\d+) (\d+)\)")
 

@@ -10,13 +10,13 @@ from starlette.testclient import TestClient
 
 import loope
 from loope.core.grid import Grid
-from loope.core.three_cell import BITS, COLOURS
-from loope.data.three_cell.questions import answer, signed_area
-from loope.data.three_cell.rendering import render
 from loope.explorer.app import create_app
 from loope.explorer.model import SHIPPED, shipped_encoder
 from loope.explorer.uploads import read_image, to_pixels
-from loope.metrics.summary import summarize
+from loope.pesi_metric.summary import summarize
+from loope.three_cell.bits import BITS, COLOURS
+from loope.three_cell.questions import answer, signed_area
+from loope.three_cell.rendering import render
 from tests.explorer.reading import picture, saved_model, similarity_of, slow_swaps, unpack
 from tests.weights import weights
 

@@ -10,8 +10,8 @@ from safetensors.torch import save_file
 
 import loope
 from loope.core.errors import LoopeWarning
-from loope.explorer import models, work
-from loope.metrics.summary import summarize
+from loope.explorer import models, queue
+from loope.pesi_metric.summary import summarize
 from tests.explorer.comparing import COMPARE, GRID, SHOWN, assert_maps, map_of
 from tests.explorer.reading import saved_model, similarity_of
 from tests.explorer.seeing import click, colours, hover, link, open_view, painted, pixels, ready, run, until
@@ -176,7 +176,7 @@ def test_the_keyboard_does_what_the_pointer_does(page, address, similarities):
 def test_cards_answer_for_themselves(page, address, monkeypatch, tmp_path):
     """A model that the network keeps waiting: the others are drawn meanwhile, and the card says what happens."""
     monkeypatch.setattr(models, "COMMAND", [sys.executable, "-c", "import time; time.sleep(60)"])
-    monkeypatch.setattr(work, "SECONDS_ELSEWHERE", 4)
+    monkeypatch.setattr(queue, "SECONDS_ELSEWHERE", 4)
     page.goto(f"{address}#compare?grid=5x5&dim=64&e=timm~vit_stuck&e=gilbert&e=sincos2d")
     cards = page.locator(".card")
     for card in (1, 2):
@@ -214,7 +214,7 @@ def test_the_focus_stays_in_the_card_whose_file_was_chosen(page, address, tmp_pa
 
 
 def test_an_attached_checkpoint_shows_what_acts_and_offers_what_was_set_aside(page, address, tmp_path, monkeypatch):
-    monkeypatch.setattr(work, "SECONDS_ELSEWHERE", 60)  # a process starts slowly on a busy machine
+    monkeypatch.setattr(queue, "SECONDS_ELSEWHERE", 60)  # a process starts slowly on a busy machine
     page.set_default_timeout(60_000)
     model = saved_model(tmp_path / "model.safetensors", "rope_mixed")
     open_view(page, address, "compare?grid=3x5&dim=64&e=none")

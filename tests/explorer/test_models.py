@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from starlette.testclient import TestClient
 
 import loope
-from loope.explorer import models, work
+from loope.explorer import models, queue
 from loope.explorer.app import create_app
 from tests.explorer.reading import saved_model, unpack
 
@@ -37,7 +37,7 @@ def test_a_timm_models_table(client, other_process):
         "import torch, timm; from functools import partial; torch.manual_seed(5); "
         "make = partial(timm.create_model, img_size=(64, 96), depth=1); "
         "timm.create_model = lambda name, pretrained: make(name); "
-        "import loope.metrics.tables as tables; tables.missing_weights = lambda model: None; "
+        "import loope.pesi_metric.position_table as tables; tables.missing_weights = lambda model: None; "
     )
     other_process(models.START.replace("from loope", f"{without_network}from loope"))
     sent = unpack(ask(client, "vit_tiny_patch16_224").content)
@@ -62,8 +62,8 @@ def test_only_the_machines_own_user_may_ask():
 
 def test_models_that_do_not_arrive_are_told_and_keep_nobody_waiting(client, other_process, monkeypatch):
     other_process("import time; time.sleep(60)")
-    monkeypatch.setattr(work, "SECONDS_ELSEWHERE", 0.05)
-    for number in range(models.MOST_PROCESSES + work.WORKERS):
+    monkeypatch.setattr(queue, "SECONDS_ELSEWHERE", 0.05)
+    for number in range(models.MOST_PROCESSES + queue.WORKERS):
         response = ask(client, f"vit_{number}")
         assert response.status_code == 504
         assert f"vit_{number}" in response.json()["error"]
@@ -80,9 +80,9 @@ def test_a_process_that_hangs_is_ended(client, other_process, monkeypatch):
 
 def test_a_model_that_arrives_late_is_there_when_asked_again(client, other_process, monkeypatch):
     other_process("import sys, time; time.sleep(0.5); sys.stdout.write('late')")
-    monkeypatch.setattr(work, "SECONDS_ELSEWHERE", 0.05)
+    monkeypatch.setattr(queue, "SECONDS_ELSEWHERE", 0.05)
     assert ask(client, "vit_late").status_code == 504
-    monkeypatch.setattr(work, "SECONDS_ELSEWHERE", 60)
+    monkeypatch.setattr(queue, "SECONDS_ELSEWHERE", 60)
     other_process("raise SystemExit(1)")  # a second process would fail
     assert ask(client, "vit_late").content == b"late"
 

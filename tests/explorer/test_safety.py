@@ -14,9 +14,9 @@ from starlette.testclient import TestClient
 from loope.core.errors import LoopeError
 from loope.core.limits import MOST_PIXELS
 from loope.explorer import app as module
-from loope.explorer import work
+from loope.explorer import queue
 from loope.explorer.app import create_app
-from loope.explorer.guard import HEADERS, is_loopback
+from loope.explorer.middleware import HEADERS, is_loopback
 from loope.explorer.uploads import read_image
 from tests.explorer.reading import picture
 
@@ -179,7 +179,7 @@ def test_a_fault_of_ours_is_told_without_its_insides(monkeypatch):
     def fault(*_):
         raise RuntimeError("secret insides")
 
-    monkeypatch.setattr("loope.explorer.answers.order_data", fault)
+    monkeypatch.setattr("loope.explorer.handlers.order_data", fault)
     with TestClient(create_app(), base_url="http://localhost", raise_server_exceptions=False) as client:
         response = client.get("/api/order/gilbert/4x4.json")
     assert response.status_code == 500
@@ -189,7 +189,7 @@ def test_a_fault_of_ours_is_told_without_its_insides(monkeypatch):
 
 
 def test_what_is_under_way_is_bounded_and_shared(monkeypatch):
-    monkeypatch.setattr(work, "MOST_WAITING", 3)
+    monkeypatch.setattr(queue, "MOST_WAITING", 3)
     go, made = threading.Event(), []
 
     def make(key):
@@ -198,10 +198,10 @@ def test_what_is_under_way_is_bounded_and_shared(monkeypatch):
         return key.encode()
 
     async def run():
-        desk = work.Work()
+        desk = queue.Work()
         asked = [asyncio.ensure_future(desk.get(key, lambda key=key: make(key))) for key in "aabbc"]
         await asyncio.sleep(0)
-        with pytest.raises(work.Busy):
+        with pytest.raises(queue.Busy):
             await desk.get("d", lambda: make("d"))
         asked[0].cancel()  # whoever goes away does not take it from the others
         go.set()
@@ -218,7 +218,7 @@ def test_what_is_under_way_is_bounded_and_shared(monkeypatch):
 
 def test_a_mistake_is_not_kept(client):
     async def run():
-        desk = work.Work()
+        desk = queue.Work()
 
         def fail():
             raise LoopeError("no")
@@ -232,7 +232,7 @@ def test_a_mistake_is_not_kept(client):
 
 
 def test_busy_is_503(client, monkeypatch):
-    monkeypatch.setattr(work, "MOST_WAITING", 0)
+    monkeypatch.setattr(queue, "MOST_WAITING", 0)
     response = client.get("/api/order/gilbert/4x4.json")
     assert response.status_code == 503
     assert response.headers["Retry-After"] == "1"
@@ -242,7 +242,7 @@ def test_busy_is_503(client, monkeypatch):
 
 
 def test_what_is_kept_is_bounded_in_bytes():
-    kept = work.Kept(most=10)
+    kept = queue.Kept(most=10)
     kept.put("a", b"12345")
     kept.put("b", b"123")
     assert kept.get("a") == b"12345"  # used: now b is the oldest

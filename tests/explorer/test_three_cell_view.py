@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from loope.core.grid import Grid
-from loope.data.three_cell.questions import answer
 from loope.explorer.model import ask, shipped_encoder
+from loope.three_cell.questions import answer
 from tests.explorer.seeing import assert_answers, link, open_view, pixels, ready, run, spot
 
 pytestmark = pytest.mark.browser

@@ -12,14 +12,14 @@ from loope.core.errors import require
 
 def complete_table(incomplete: str) -> list[str]:
     """Names of tables that begin so."""
-    from loope.experiments.table import table_names
+    from loope.lab.experiments.table import table_names
 
     return [name for name in table_names() if name.startswith(incomplete)]
 
 
 def complete_preset(incomplete: str) -> list[str]:
     """Names of presets that begin so."""
-    from loope.experiments.table import PRESETS
+    from loope.lab.experiments.table import PRESETS
 
     return [name for name in PRESETS if name.startswith(incomplete)]
 

@@ -32,13 +32,13 @@ def demo(
     from rich.console import Console
 
     from loope.cli.experiments import RUNNING_ELSEWHERE, print_elsewhere, print_failures
-    from loope.cli.watching import Watch, interruptible
+    from loope.cli.progress import Watch, interruptible
     from loope.core.packages import require_packages
-    from loope.engine.executors import create_executor
-    from loope.experiments.campaign import carry_out
-    from loope.experiments.demo import TABLE, write_model
-    from loope.experiments.demo_report import write_report
-    from loope.experiments.settings import Settings
+    from loope.lab.executors import create_executor
+    from loope.lab.experiments.demo import TABLE, write_model
+    from loope.lab.experiments.demo_report import write_report
+    from loope.lab.experiments.settings import Settings
+    from loope.lab.experiments.sweep import carry_out
 
     # Now, not after the training.
     require_packages("The demo", "train,plots", "accelerate", "matplotlib", "safetensors", "timm", "torchmetrics")
@@ -72,7 +72,7 @@ def _table(results: dict[str, dict[str, Any]]) -> Any:
     from rich.box import SIMPLE
     from rich.table import Table
 
-    from loope.experiments.demo_report import HEAD, rows
+    from loope.lab.experiments.demo_report import HEAD, rows
 
     table = Table(title="Three-Cell, 5x5 cells: accuracy on the test part", box=SIMPLE, padding=(0, 0, 0, 1))
     for head in HEAD:

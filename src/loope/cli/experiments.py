@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table as RichTable
 
-    from loope.experiments.results import Standing
-    from loope.experiments.settings import Settings
-    from loope.experiments.spec import Run
-    from loope.reports.sheets import Sheet
+    from loope.lab.experiments.results import Standing
+    from loope.lab.experiments.settings import Settings
+    from loope.lab.experiments.spec import Run
+    from loope.lab.reports.results_table import Sheet
 
 RUNNING_ELSEWHERE = 3  # exit code: nothing failed, but another process holds the lock of a run
 
@@ -78,11 +78,11 @@ def run(
     """
     from rich.console import Console
 
-    from loope.cli.watching import Watch, interruptible
-    from loope.engine.executors import create_executor
-    from loope.experiments.campaign import carry_out
-    from loope.experiments.settings import Settings
-    from loope.experiments.table import get_table
+    from loope.cli.progress import Watch, interruptible
+    from loope.lab.executors import create_executor
+    from loope.lab.experiments.settings import Settings
+    from loope.lab.experiments.sweep import carry_out
+    from loope.lab.experiments.table import get_table
 
     first = os.environ.get("RANK", "0") == "0"  # of several processes that share each run, one speaks
     console = Console(stderr=as_json, quiet=not first)
@@ -106,9 +106,9 @@ def run(
         Watch(console, runs, out) as watch,
     ):
         outcome = carry_out([run for run in runs if run not in barred], out / "runs", executor, settings, watch)
-    from loope.experiments.results import Results
-    from loope.experiments.sheet import make_sheet
-    from loope.reports.sheets import render
+    from loope.lab.experiments.results import Results
+    from loope.lab.experiments.results_table import make_sheet
+    from loope.lab.reports.results_table import render
 
     sheet = make_sheet(found, preset, numbers, Results.in_folder(out / "runs"))
     if as_json and first:
@@ -152,8 +152,8 @@ def status(
     from rich.console import Console
     from rich.table import Table
 
-    from loope.experiments.results import STATES, standings
-    from loope.experiments.table import get_table, table_names
+    from loope.lab.experiments.results import STATES, standings
+    from loope.lab.experiments.table import get_table, table_names
 
     require(table is not None or not only, "--only chooses rows of one table; name the table too.")
     told = {}
@@ -190,7 +190,7 @@ def tables(as_json: JsonOption = False) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from loope.experiments.table import PRESETS, get_table, table_names
+    from loope.lab.experiments.table import PRESETS, get_table, table_names
 
     rows = []
     for name in table_names():
@@ -228,11 +228,11 @@ def report(
     from loope.core.packages import require_packages
 
     require_packages("A report", "train", "pandas", "scipy")
-    from loope.experiments.report import write_report
-    from loope.experiments.results import Results
-    from loope.experiments.sheet import make_sheet
-    from loope.experiments.table import get_table
-    from loope.reports.sheets import render
+    from loope.lab.experiments.report import write_report
+    from loope.lab.experiments.results import Results
+    from loope.lab.experiments.results_table import make_sheet
+    from loope.lab.experiments.table import get_table
+    from loope.lab.reports.results_table import render
 
     found, numbers = get_table(table).with_epochs(epochs).narrowed(*(only or ())), read_seeds(seeds)
     found.select(preset)  # an unknown preset is an error now
@@ -251,8 +251,8 @@ def _obstacles(runs: list[Run], out: Path, settings: Settings) -> dict[Run, str]
     Raises:
         LoopeError: if none of the runs that are left to do can start.
     """
-    from loope.experiments.preflight import obstacles
-    from loope.experiments.results import standings
+    from loope.lab.experiments.preflight import obstacles
+    from loope.lab.experiments.results import standings
 
     left = [each.run for each in standings(runs, out / "runs") if each.state != "done"]
     with busy("Looking for data and weights"):

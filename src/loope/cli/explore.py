@@ -36,7 +36,7 @@ def explore(
 
     try:
         from loope.explorer.app import create_app
-        from loope.explorer.guard import is_loopback
+        from loope.explorer.middleware import is_loopback
         from loope.explorer.server import create_server
     except ImportError:
         raise LoopeError("The explorer needs its server: pip install 'loope[explore]'.") from None

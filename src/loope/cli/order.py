@@ -39,7 +39,7 @@ def order(
         chosen = [create_order(name, *size) for name in names or list_orders()]
         scores = {made.name: made.locality() for made in chosen}
     if draw is not None:
-        from loope.reports import plots
+        from loope import plots
 
         write_atomic(draw, plots.png(plots.orders(chosen)))
     if as_json:

@@ -14,10 +14,10 @@ from loope.cli.text import as_text
 from loope.core.limits import MOST_DIM
 
 if TYPE_CHECKING:
-    from loope.attach.acting import Positions
     from loope.core.grid import Grid
-    from loope.metrics.published import Row
-    from loope.metrics.summary import Summary
+    from loope.pesi_metric.published import Row
+    from loope.pesi_metric.summary import Summary
+    from loope.surgery.acting import Positions
 
 
 class Measured(NamedTuple):
@@ -99,8 +99,8 @@ def pesi(
 def _encoder_row(name: str, grid: Grid, dim: int, directions: int) -> Measured:
     from loope.encoders import create_encoder
     from loope.encoders.similarity import encoder_similarity
-    from loope.metrics.published import published
-    from loope.metrics.summary import summarize
+    from loope.pesi_metric.published import published
+    from loope.pesi_metric.summary import summarize
 
     encoder = create_encoder(name, dim, grid, patch_size=16, heads=max(1, dim // 64), depth=12)
     scores = summarize(encoder_similarity(encoder), grid, directions)
@@ -111,8 +111,8 @@ def _checkpoint_rows(
     path: Path, model: str | None, grid: Grid | None, table: str | None, directions: int
 ) -> tuple[list[Measured], list[str]]:
     """A row for all that acts in a file, and the names of the tables in it that do not."""
-    from loope.attach.acting import acting
     from loope.core.weights import WeightsFile
+    from loope.surgery.acting import acting
 
     file = WeightsFile(path)
     found = acting(file, file.metadata, grid=grid, name=table, model=model)
@@ -123,16 +123,16 @@ def _checkpoint_rows(
 
 
 def _model_row(model: str, grid: Grid | None, table: str | None, directions: int) -> Measured:
-    from loope.attach.acting import Positions
     from loope.core.grid import as_grid
-    from loope.metrics.tables import model_table
+    from loope.pesi_metric.position_table import model_table
+    from loope.surgery.acting import Positions
 
     found = model_table(model, grid, table)
     return _row(model, Positions(model, found, as_grid(tuple(found.shape[:2])), found.shape[-1]), directions)
 
 
 def _row(name: str, measured: Positions, directions: int) -> Measured:
-    from loope.metrics.summary import summarize
+    from loope.pesi_metric.summary import summarize
 
     scores = summarize(measured.similarity(), measured.grid, directions)
     return Measured(name, measured.grid, measured.dim, scores, None)

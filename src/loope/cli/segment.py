@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from loope.models.backbone import SegmentationModel
+    from loope.segmentation.backbone import SegmentationModel
 
 
 def segment(
@@ -46,8 +46,8 @@ def segment(
     from loope.core.errors import require
     from loope.core.files import write_atomic
     from loope.core.packages import require_packages
-    from loope.reports import panels
-    from loope.reports import segmentation as drawings
+    from loope.plots import layout
+    from loope.segmentation import drawing as drawings
 
     require_packages("Segmenting", "models,plots", "matplotlib", "numpy", "PIL", "safetensors", "timm")
     require(image.is_file(), f"There is no image {image}.")
@@ -60,7 +60,7 @@ def segment(
     drawn = {
         "mask": _png(mask.byte(), labels.palette),
         "overlay": _png(drawings.overlay(picture, mask, labels)),
-        "legend": panels.png(drawings.legend(labels, shares)),
+        "legend": layout.png(drawings.legend(labels, shares)),
     }
     files = {name: write_atomic(out / f"{image.stem}-{name}.png", data) for name, data in drawn.items()}
     rows = sorted(zip(labels.names, labels.colours, shares, strict=True), key=lambda row: -row[2])
@@ -91,10 +91,10 @@ def _read(path: Path) -> Tensor:
 
 
 def _model(path: Path) -> SegmentationModel:
-    from loope.attach import load
-    from loope.attach.attachment import required_attachment
     from loope.core.errors import LoopeError, require
-    from loope.models.backbone import SegmentationModel
+    from loope.segmentation.backbone import SegmentationModel
+    from loope.surgery import load
+    from loope.surgery.state import required_attachment
 
     model = load(path)
     if not isinstance(model, SegmentationModel):
@@ -112,7 +112,7 @@ def _classes(model: SegmentationModel, picture: Tensor, full: bool, scales: list
     from timm.data import resolve_model_data_config
 
     from loope.core.errors import require
-    from loope.models import predict
+    from loope.segmentation import predict
 
     config = resolve_model_data_config(model.backbone)  # type: ignore[no-untyped-call]
     like = next(model.parameters())
@@ -148,7 +148,7 @@ def _most_likely(scores: Tensor, size: Sequence[int]) -> Tensor:
     """`(H, W)` int64: the best of the `(1, classes, h, w)` scores at another size, a class at a time to save memory."""
     import torch
 
-    from loope.models.backbone import enlarged
+    from loope.segmentation.backbone import enlarged
 
     best, chosen = enlarged(scores[:, :1], size)[0, 0], torch.zeros(*size, dtype=torch.int64)
     for number in range(1, scores.shape[1]):

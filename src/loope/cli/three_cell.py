@@ -16,7 +16,7 @@ from loope.core.limits import MOST_PIXELS, MOST_SAMPLES
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from loope.data.three_cell import ThreeCell
+    from loope.three_cell import ThreeCell
 
 three_cell = typer.Typer(
     help="Three-Cell, the position probe: three coloured cells, four geometric questions.", no_args_is_help=True
@@ -53,7 +53,7 @@ def show(
 
     from loope.cli.options import require_drawing
     from loope.core.files import write_atomic
-    from loope.core.three_cell import in_words
+    from loope.three_cell.bits import in_words
 
     if draw is not None:
         require_drawing(draw)
@@ -62,8 +62,8 @@ def show(
     count = min(count, len(data))
     if draw is not None:
         with busy("Drawing"):
-            from loope.reports import plots
-            from loope.reports import three_cell as drawings
+            from loope import plots
+            from loope.three_cell import drawing as drawings
 
             figure = drawings.samples(data.cells[:count], data.labels[:count], data.grid)
             write_atomic(draw, plots.png(figure))
@@ -102,7 +102,7 @@ def export(
     from rich.console import Console
     from rich.progress import Progress
 
-    from loope.data.three_cell.export import export as write
+    from loope.three_cell.export import export as write
 
     data = _data(size, grid, cell, seed, split, sampler)
     console = Console(stderr=as_json)
@@ -124,7 +124,7 @@ def export(
 
 def _data(size: int, grid: str, cell: int, seed: int, split: str | None, sampler: str) -> ThreeCell:
     from loope.cli.options import read_grid
-    from loope.data.three_cell import ThreeCell
+    from loope.three_cell import ThreeCell
 
     cells = read_grid(grid)
     require(
@@ -138,7 +138,7 @@ def _sample(data: ThreeCell, index: int) -> Text:
     """The grid in letters, coloured where the terminal can, and the answers below it."""
     from rich.text import Text
 
-    from loope.core.three_cell import COLOURS, in_words
+    from loope.three_cell.bits import COLOURS, in_words
 
     letters = {tuple(place): name for place, name in zip(data.cells[index].tolist(), COLOURS, strict=True)}
     text = Text()

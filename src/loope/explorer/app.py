@@ -20,13 +20,13 @@ from starlette.staticfiles import StaticFiles
 
 from loope.core.errors import LoopeError
 from loope.core.grid import Grid
-from loope.explorer.guard import Guard
+from loope.explorer.middleware import Guard
 from loope.explorer.models import Models
 from loope.explorer.numbers import read_grid, read_whole
-from loope.explorer.work import SECONDS_ELSEWHERE, Busy, Work
+from loope.explorer.queue import SECONDS_ELSEWHERE, Busy, Work
 
 if TYPE_CHECKING:
-    from loope.explorer.answers import Answers
+    from loope.explorer.handlers import Answers
 
 STATIC = Path(__file__).parent / "static"
 MOST_BYTES = 32 * 2**20  # of a body
@@ -58,7 +58,7 @@ class Server:
     @cached_property
     def answers(self) -> Answers:
         """Imported when first asked, in a worker: the page is there before torch."""
-        from loope.explorer.answers import Answers
+        from loope.explorer.handlers import Answers
 
         return Answers()
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from loope.attach.acting import attached
 from loope.core.errors import LoopeError, require
 from loope.core.grid import Grid
 from loope.explorer.numbers import read_whole
 from loope.explorer.uploads import Weights
-from loope.metrics.tables import position_table, set_aside, table_names
+from loope.pesi_metric.position_table import position_table, set_aside, table_names
+from loope.surgery.acting import attached
 
 ACTS, ASIDE = "acts", "aside"
 

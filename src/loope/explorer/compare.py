@@ -8,17 +8,17 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from loope.attach.acting import Positions
 from loope.core.errors import require
 from loope.core.grid import Grid
 from loope.encoders import PositionalEncoder, create_encoder
 from loope.encoders.describe import usual_heads
 from loope.encoders.similarity import encoder_similarity
-from loope.explorer.catalogue import check_size, read_options
-from loope.explorer.wire import pack
-from loope.metrics.pesi import cosine_similarity, measure
-from loope.metrics.published import DIRECTIONS, published
-from loope.metrics.summary import summary_of
+from loope.explorer.catalog import check_size, read_options
+from loope.explorer.serialization import pack
+from loope.pesi_metric.functional import cosine_similarity, measure
+from loope.pesi_metric.published import DIRECTIONS, published
+from loope.pesi_metric.summary import summary_of
+from loope.surgery.acting import Positions
 
 LONGEST = 300  # letters of a choice
 _SEEDING = threading.Lock()  # torch has one random generator for all threads

@@ -8,11 +8,11 @@ from pathlib import Path
 from loope.core.files import write_atomic
 from loope.core.grid import Grid
 from loope.encoders import list_encoders
-from loope.explorer import catalogue as offered
+from loope.explorer import catalog as offered
 from loope.explorer.app import STATIC
 from loope.explorer.compare import Choice, encoder_data
 from loope.explorer.order import order_data
-from loope.explorer.wire import to_json
+from loope.explorer.serialization import to_json
 from loope.orders import list_orders
 
 GRIDS = (Grid(7, 7), Grid(14, 14), Grid(7, 28))

@@ -10,13 +10,13 @@ import torch
 from torch import nn
 
 from loope.core.errors import LoopeError, one_of
-from loope.core.three_cell import COLOURS
-from loope.data.three_cell.questions import answer, signed_area
-from loope.data.three_cell.rendering import render
 from loope.encoders.loope import Loope
 from loope.explorer.offsets import read_encoder
+from loope.explorer.serialization import to_json
 from loope.explorer.uploads import read_weights
-from loope.explorer.wire import to_json
+from loope.three_cell.bits import COLOURS
+from loope.three_cell.questions import answer, signed_area
+from loope.three_cell.rendering import render
 
 SHIPPED = Path(__file__).parent / "three-cell.safetensors"
 
@@ -25,7 +25,7 @@ SHIPPED = Path(__file__).parent / "three-cell.safetensors"
 def shipped() -> nn.Module:
     """The model in float32 and evaluation mode; it is stored in half of that."""
     try:
-        from loope.attach.checkpoint import load
+        from loope.surgery.checkpoint import load
 
         return load(SHIPPED).float()
     except ImportError:

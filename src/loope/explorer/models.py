@@ -99,15 +99,15 @@ def main() -> None:
 
 def _table(name: str, grid: Grid) -> bytes:
     from loope.explorer.compare import table_data
-    from loope.metrics.tables import model_table
+    from loope.pesi_metric.position_table import model_table
 
     return table_data(model_table(name, grid=grid))
 
 
 def _acting(number: str, grid: Grid) -> bytes:
-    from loope.attach.acting import acting
     from loope.explorer.compare import positions_data
     from loope.explorer.uploads import read_weights
+    from loope.surgery.acting import acting
 
     file = read_weights(sys.stdin.buffer.read())
     _limit_memory()

@@ -8,15 +8,15 @@ from typing import Any
 
 import torch
 
-from loope.attach import specs
-from loope.attach.checkpoint import KEY
 from loope.core.errors import LoopeError, one_of, require
 from loope.core.grid import Grid
 from loope.encoders.base import create_encoder
 from loope.encoders.loope import Loope
-from loope.explorer.catalogue import check_size
+from loope.explorer.catalog import check_size
+from loope.explorer.serialization import to_json
 from loope.explorer.uploads import PIXELS, Weights, read_image, to_pixels
-from loope.explorer.wire import to_json
+from loope.surgery import specs
+from loope.surgery.checkpoint import KEY
 
 ENCODER = "loope.encoders.0."
 MOST_PATCH = 64

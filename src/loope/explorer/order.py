@@ -1,8 +1,8 @@
 """What Order shows: where each cell is on a curve, and how well the curve keeps neighbours together."""
 
 from loope.core.grid import Grid
-from loope.explorer.catalogue import check_size
-from loope.explorer.wire import to_json
+from loope.explorer.catalog import check_size
+from loope.explorer.serialization import to_json
 from loope.orders import create_order
 
 

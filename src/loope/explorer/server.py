@@ -8,7 +8,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from loope.explorer.guard import Guard
+from loope.explorer.middleware import Guard
 
 SECONDS = 10  # to send the head of a request in
 MOST_CONNECTIONS = 900  # files that a process may open are often limited to 1,024

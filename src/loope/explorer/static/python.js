@@ -97,11 +97,11 @@ export function threeCellPython({ grid, cells, model }) {
     "import torch",
     "import loope",
     "from loope.core.grid import Grid",
-    "from loope.core.three_cell import in_words",
-    "from loope.data.three_cell.questions import answer",
+    "from loope.three_cell.bits import in_words",
+    "from loope.three_cell.questions import answer",
   ];
   if (model)
-    lines.push("from loope.data.three_cell.rendering import render", "from loope.explorer.model import SHIPPED");
+    lines.push("from loope.three_cell.rendering import render", "from loope.explorer.model import SHIPPED");
   lines.push(
     "",
     `grid = Grid${tuple(grid)}`,

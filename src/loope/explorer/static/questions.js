@@ -1,4 +1,4 @@
-// The four questions of Three-Cell in whole numbers, as loope.data.three_cell.questions has them; a test compares all.
+// The four questions of Three-Cell in whole numbers, as loope.three_cell.questions has them; a test compares all.
 // cells: [row, column] of red, green, blue. grid: [height, width].
 export function answer(cells, grid) {
   const [[redRow, redColumn], [greenRow, greenColumn], [blueRow, blueColumn]] = cells,

@@ -1,0 +1,94 @@
+"""Bars for runs that happen in other processes: they tell how far they are through a file each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from loope.cli.text import as_text
+from loope.lab.engine.progress import read_progress
+from loope.lab.experiments.results import PROGRESS, folder_of
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import TaskID
+
+    from loope.lab.experiments.spec import Run
+
+LINE_EVERY = 30.0  # seconds between plain lines, where there is no terminal
+
+
+@contextmanager
+def interruptible(console: Console) -> Iterator[None]:
+    """Ctrl-C ends in a message and exit code 130; what was running has saved where it was."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        console.print("Interrupted, and saved. The same command goes on from here.")
+        raise typer.Exit(130) from None
+
+
+class Watch:
+    """Called with the runs that are left, it shows all runs together, and each that trains now.
+
+    Args:
+        console: where to show.
+        runs: all of them.
+        out: the folder of experiments; its runs are in `runs`.
+    """
+
+    def __init__(self, console: Console, runs: list[Run], out: Path):
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        self._console = console
+        self._out = out / "runs"
+        self._bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[told]}"),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._total = len({run.key for run in runs})
+        self._all = self._bars.add_task("runs", total=self._total, told="")
+        self._each: dict[str, TaskID] = {}
+        self._last = 0.0
+
+    def __enter__(self) -> Watch:
+        self._bars.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._bars.stop()
+
+    def __call__(self, left: list[Run]) -> None:
+        """Show how far the runs are that are left."""
+        self._bars.update(self._all, completed=self._total - len(left))
+        told = {run: read_progress(folder_of(run, self._out) / PROGRESS) for run in left}
+        active = {run.name: place for run, place in told.items() if place is not None}
+        for name in [name for name in self._each if name not in active]:
+            self._bars.remove_task(self._each.pop(name))
+        for name, place in active.items():
+            if name not in self._each:
+                self._each[name] = self._bars.add_task(_short(name), total=place.total, told="")
+            self._bars.update(self._each[name], completed=place.done, told=as_text(place.told))
+        if not self._console.is_terminal and time.monotonic() - self._last > LINE_EVERY:
+            self._last = time.monotonic()
+            self._console.print(f"{self._total - len(left)} of {self._total} runs done", highlight=False)
+            for name, place in active.items():
+                self._console.print(
+                    f"  {_short(name)}  {place.done}/{place.total}  {as_text(place.told)}", highlight=False
+                )
+
+
+def _short(name: str) -> str:
+    """Without the hash."""
+    return as_text(name.rsplit("-", 1)[0])

@@ -1,1 +1,0 @@
-"""Data sets: made here, or read from disk."""

@@ -1,5 +1,0 @@
-"""Three-Cell, the position probe: data set, sampling, questions, rendering, export."""
-
-from loope.data.three_cell.dataset import ThreeCell
-
-__all__ = ["ThreeCell"]

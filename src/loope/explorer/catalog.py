@@ -1,0 +1,90 @@
+"""What the page can offer: encoders with the options that show, orders, limits, the words of Three-Cell."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from loope.core.errors import LoopeError, require, unknown
+from loope.core.grid import Grid
+from loope.core.limits import MOST_CELLS_SHOWN
+from loope.encoders import encoder_class
+from loope.encoders.describe import describe
+from loope.encoders.frequencies import SETS
+from loope.encoders.sinusoid import PHASES
+from loope.orders import list_orders
+from loope.three_cell.bits import COLOURS, WORDS
+
+MOST_DIM = 2048
+GRIDS = ("7x7", "14x14", "7x28", "16x16", "24x24")
+DIMS = (192, 384, 768)
+
+# The options that change an untrained encoder's similarity; the others are about training.
+CHOICES: dict[str, Callable[[], list[str]]] = {
+    "order": lambda: list_orders(),
+    "frequencies": lambda: list(SETS),
+    "phase": lambda: list(PHASES),
+}
+NUMBERS = ("gamma", "temperature", "base")
+
+
+def options_of(name: str) -> dict[str, Any]:
+    """The options that the page offers for an encoder, with their defaults."""
+    parameters = inspect.signature(encoder_class(name)).parameters
+    return {key: value.default for key, value in parameters.items() if key in CHOICES or key in NUMBERS}
+
+
+def read_options(name: str, given: dict[str, str]) -> dict[str, Any]:
+    """Options as text to what the encoder takes.
+
+    Raises:
+        LoopeError: for an unknown encoder, an option that is not offered, or no number where one is due.
+    """
+    offered = options_of(name)
+    read: dict[str, Any] = {}
+    for key, text in given.items():
+        if key not in offered:
+            raise unknown(f"option of {name!r} in the explorer:", key, offered)
+        try:
+            read[key] = text if key in CHOICES else type(offered[key])(text)
+        except ValueError:
+            raise LoopeError(f"The option {key!r} of {name!r} must be a number, got {text!r}.") from None
+    return read
+
+
+def check_size(grid: Grid, dim: int = 1) -> None:
+    """Raise `LoopeError` for more than a page can show."""
+    require(
+        grid.size <= MOST_CELLS_SHOWN,
+        f"The explorer shows grids of up to {MOST_CELLS_SHOWN} cells, got {grid}, with {grid.size}.",
+    )
+    require(1 <= dim <= MOST_DIM, f"The explorer takes widths from 1 to {MOST_DIM}, got {dim}.")
+
+
+def catalogue(model: dict[str, Any] | None) -> dict[str, Any]:
+    """All that the page needs to know before it draws; `model` says what the shipped model is, if there is a server."""
+    return {
+        "encoders": [
+            {
+                "name": row.name,
+                "kind": row.kind,
+                "paper": row.paper,
+                "summary": row.summary,
+                "options": [_option(key, default) for key, default in options_of(row.name).items()],
+            }
+            for row in describe(Grid(14, 14))
+        ],
+        "orders": list_orders(),
+        "grids": list(GRIDS),
+        "dims": list(DIMS),
+        "words": {task: {"".join(map(str, bits)): word for bits, word in told.items()} for task, told in WORDS.items()},
+        "colours": list(COLOURS),
+        "model": model,
+        "free": True,  # any grid, width and file: there is a server
+    }
+
+
+def _option(name: str, default: Any) -> dict[str, Any]:
+    choices = CHOICES[name]() if name in CHOICES else None
+    return {"name": name, "default": default, "choices": choices}

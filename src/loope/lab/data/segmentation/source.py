@@ -1,0 +1,145 @@
+"""Segmentation data as a source of batches for training; see `loope.lab.data.batches.Source`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset
+
+from loope.core.errors import LoopeError, require
+from loope.core.grid import Grid, GridLike, as_grid, as_size
+from loope.lab.data import fingerprint
+from loope.lab.data.batches import Batch, Source
+from loope.lab.data.sampler import Plan
+from loope.lab.data.segmentation.augment import Augment, Transform
+from loope.lab.data.segmentation.pairs import Pairs
+
+HALF = (0.5, 0.5, 0.5)
+
+
+class SegmentationSource(Source):
+    """Batches of images and masks. A batch follows from the seed, the epoch and the step, however many make it.
+
+    Args:
+        data: images `(3, H, W)` uint8 with masks `(H, W)` uint8: `CamVid`, `Cityscapes`, or a part of one.
+        batch_size: of all processes together.
+        size: (height, width) of what the model gets.
+        mean: of each channel, in 0..1, as the model's backbone was trained.
+        std: of each channel.
+        train: shuffle in each epoch, and drop the last incomplete batch.
+        augment: how training images are changed; None to fit them to `size` only.
+        seed: what order and augmentation follow from.
+        workers: processes that read ahead; 0 reads when a batch is asked for.
+
+    Attributes:
+        samples: images an epoch.
+        steps: global batches an epoch.
+
+    Raises:
+        LoopeError: if there is not one batch, or an argument is none; from `batches`, if a file is bad.
+    """
+
+    def __init__(
+        self,
+        data: Dataset[tuple[Tensor, Tensor]],
+        batch_size: int,
+        size: GridLike,
+        *,
+        mean: Sequence[float] = HALF,
+        std: Sequence[float] = HALF,
+        train: bool = False,
+        augment: Augment | None = None,
+        seed: int = 0,
+        workers: int = 0,
+    ):
+        require(train or augment is None, "Only training images are augmented; use train=True, or leave out `augment`.")
+        self._plan = Plan(len(data), batch_size, train=train, seed=seed)  # type: ignore[arg-type]
+        self.samples = self._plan.samples
+        self.steps = self._plan.steps
+        self.workers = as_size(workers, "workers", least=0)
+        pixels = as_grid(size, "size")
+        self._maker = Maker(data, Transform(pixels, mean, std, augment), pixels, seed)
+
+    def fingerprint(self) -> dict[str, str]:
+        """What the files of images and masks are; nothing for data that are not in files."""
+        files = files_of(self._maker.data)
+        if not files:
+            return {}
+        folder = os.path.commonpath([path.parent for path in files])
+        return fingerprint.of_files(Path(folder), [os.path.relpath(path, folder) for path in files])
+
+    def batches(self, epoch: int, start: int = 0, share: tuple[int, int] = (0, 1)) -> Iterator[Batch]:
+        """`(b, 3, H, W)` float32 images and `(b, H, W)` int64 classes, 255 for void.
+
+        Raises:
+            LoopeError: if a file is damaged, an image and its mask differ in size, or a mask has an unknown value.
+        """
+        jobs = [Job(epoch, indices.tolist()) for indices in self._plan.batches(epoch, start, share)]
+        loader: DataLoader[Made] = DataLoader(
+            self._maker,
+            batch_size=None,  # the maker makes whole batches
+            sampler=jobs,
+            num_workers=self.workers,
+            generator=torch.Generator(),  # else the loader would draw from torch's own
+            pin_memory=torch.cuda.is_available(),
+        )
+        for made in loader:
+            if made.error is not None:
+                raise LoopeError(made.error)
+            yield made.images, made.masks
+
+
+def files_of(data: Dataset[tuple[Tensor, Tensor]]) -> list[Path]:
+    """The files of images and masks, sample by sample; none for data that are made up."""
+    return [path for pair in _pairs(data) for path in pair]
+
+
+def _pairs(data: Dataset[tuple[Tensor, Tensor]]) -> list[tuple[Path, Path]]:
+    if isinstance(data, Pairs):
+        return data.pairs
+    if isinstance(data, ConcatDataset):
+        return [pair for part in data.datasets for pair in _pairs(part)]
+    if isinstance(data, Subset):
+        whole = _pairs(data.dataset)
+        return [whole[index] for index in data.indices] if whole else []
+    return []
+
+
+class Job(NamedTuple):
+    """What to make: all that a batch follows from, besides the seed."""
+
+    epoch: int
+    indices: Sequence[int]
+
+
+class Made(NamedTuple):
+    """A batch, or what made it impossible: raised in a worker, it would arrive as a traceback."""
+
+    images: Tensor
+    masks: Tensor
+    error: str | None = None
+
+
+class Maker(Dataset[Made]):
+    """Makes whole batches, here or in a worker process; it remembers nothing."""
+
+    def __init__(self, data: Dataset[tuple[Tensor, Tensor]], transform: Transform, size: Grid, seed: int):
+        self.data = data
+        self.transform = transform
+        self.size = size
+        self.seed = seed
+
+    def __getitem__(self, job: Job) -> Made:
+        try:
+            made = [self.transform(*self.data[index], self.seed, job.epoch, index) for index in job.indices]
+        except LoopeError as error:
+            return Made(torch.empty(0), torch.empty(0), str(error))
+        if not made:
+            return Made(torch.empty(0, 3, *self.size), torch.empty(0, *self.size, dtype=torch.int64))
+        images, masks = zip(*made, strict=True)
+        return Made(torch.stack(images), torch.stack(masks))

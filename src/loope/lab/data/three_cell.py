@@ -1,0 +1,50 @@
+"""Three-Cell as a source of batches for training: images are drawn a batch at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from loope.lab.data import fingerprint
+from loope.lab.data.batches import Batch, Source
+from loope.lab.data.sampler import Plan
+from loope.three_cell.dataset import ThreeCell
+
+
+class ThreeCellSource(Source):
+    """Batches of a Three-Cell data set.
+
+    Args:
+        data: the samples.
+        batch_size: of all processes together.
+        train: shuffle in each epoch and drop the last incomplete batch.
+        seed: what the order follows from.
+        device: where images are made; six numbers an image travel there.
+
+    Examples:
+        >>> source = ThreeCellSource(ThreeCell(size=100, grid=7, cell=2), batch_size=32, train=True)
+        >>> images, bits = next(source.batches(epoch=0, start=1))
+        >>> source.steps, images.shape, bits.shape, bits.dtype
+        (3, torch.Size([32, 3, 14, 14]), torch.Size([32, 6]), torch.float32)
+    """
+
+    def __init__(
+        self, data: ThreeCell, batch_size: int = 64, *, train: bool = False, seed: int = 0, device: Any = None
+    ):
+        self.data = data
+        self.device = device
+        self._plan = Plan(len(data), batch_size, train=train, seed=seed)
+        self.samples = self._plan.samples
+        self.steps = self._plan.steps
+
+    def fingerprint(self) -> dict[str, str]:
+        """Where the cells are, and how large."""
+        return {"content": fingerprint.of([self.data.cells.tolist(), tuple(self.data.grid), self.data.cell])}
+
+    def batches(self, epoch: int, start: int = 0, share: tuple[int, int] = (0, 1)) -> Iterator[Batch]:
+        """`(b, 3, H, W)` float32 images in 0..1 and `(b, 6)` float32 bits."""
+        for chosen in self._plan.batches(epoch, start, share):
+            yield (
+                self.data.render(self.data.cells[chosen], self.device),
+                self.data.labels[chosen].float().to(self.device),
+            )

@@ -1,0 +1,43 @@
+"""Training and evaluation, on one process or many; a run that is killed goes on to the same result.
+
+The names are loaded when first used: a recipe can be written down without torch.
+
+Example:
+    >>> from loope.lab.engine import Recipe
+    >>> Recipe(epochs=10, optimizer="adam").lr  # the paper: Adam, 1e-3 to 2.5e-5
+    0.001
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+_HOME = {
+    "Recipe": "recipe",
+    "train": "training",
+    "evaluate": "evaluation",
+    "Result": "state",
+    "Interrupted": "signals",
+    "Task": "tasks",
+    "Classification": "tasks",
+    "Bits": "tasks",
+}
+
+__all__ = [*_HOME]
+
+if TYPE_CHECKING:
+    from loope.lab.engine.evaluation import evaluate as evaluate
+    from loope.lab.engine.recipe import Recipe as Recipe
+    from loope.lab.engine.signals import Interrupted as Interrupted
+    from loope.lab.engine.state import Result as Result
+    from loope.lab.engine.tasks import Bits as Bits
+    from loope.lab.engine.tasks import Classification as Classification
+    from loope.lab.engine.tasks import Task as Task
+    from loope.lab.engine.training import train as train
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'loope.lab.engine' has no attribute {name!r}")
+    value = getattr(import_module(f"loope.lab.engine.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value

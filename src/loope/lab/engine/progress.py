@@ -1,0 +1,176 @@
+"""What a run shows of itself, on stderr: bars on a terminal, elsewhere a line now and then and for each epoch.
+
+A run in a process of its own tells another one through a file instead.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from loope.core.files import write_atomic
+
+if TYPE_CHECKING:
+    from loope.lab.engine.state import State
+
+EVERY = 5.0  # seconds between plain lines
+TOLD_EVERY = 1.0  # seconds between looks of another process
+
+
+class Display:
+    """Shows nothing; the base of those that do.
+
+    Args:
+        name: of the run.
+        epochs: of the run.
+        steps: of an epoch.
+        images: of a step.
+        headline: the metric to show.
+        state: where the run begins, or goes on.
+    """
+
+    def __init__(self, name: str, epochs: int, steps: int, images: int, headline: str, state: State):
+        self.name = name
+        self.epochs = epochs
+        self.steps = steps
+        self.images = images
+        self.headline = headline
+        self._before = self.done(state)
+        self._began = time.perf_counter()
+
+    def show(self, state: State) -> None:
+        """Called after a step, and after an epoch and its evaluation."""
+
+    def __enter__(self) -> Display:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def done(self, state: State) -> int:
+        """Steps taken in all."""
+        return state.epoch * self.steps + state.step
+
+    def speed(self, state: State) -> float:
+        """Images a second, while training."""
+        return self.done(state) * self.images / state.training if state.training else 0.0
+
+    def scores(self, state: State) -> str:
+        """The epoch's loss so far, the last metric, images a second."""
+        last = state.history[-1] if state.history else {}
+        told = [f"loss {state.loss / state.step if state.step else last.get('loss', 0.0):.4f}"]
+        if last:
+            told.append(f"{self.headline} {last['metrics'][self.headline]:.4f}")
+        return "  ".join([*told, f"{self.speed(state):,.0f} images/s"])
+
+    def left(self, state: State) -> str:
+        """Time until the end, if all goes on as in this session, evaluations included."""
+        done = self.done(state)
+        rate = (time.perf_counter() - self._began) / max(1, done - self._before)
+        return f"{timedelta(seconds=round(rate * (self.epochs * self.steps - done)))} left"
+
+
+class Lines(Display):
+    """Plain lines, for files and pipes."""
+
+    _last = 0.0
+
+    def show(self, state: State) -> None:
+        """A line if an epoch has ended or some seconds have passed."""
+        now = time.perf_counter()
+        if state.step and now - self._last < EVERY:
+            return
+        self._last = now
+        place = f"epoch {state.epoch + 1}/{self.epochs}  step {state.step}/{self.steps}"
+        if not state.step:
+            place = f"epoch {state.epoch}/{self.epochs} done"
+        print(f"{self.name}  {place}  {self.scores(state)}  {self.left(state)}", file=sys.stderr, flush=True)
+
+
+class Bars(Display):
+    """Two bars: the run and its present epoch."""
+
+    def __init__(self, name: str, epochs: int, steps: int, images: int, headline: str, state: State):
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+        super().__init__(name, epochs, steps, images, headline, state)
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[told]}"),
+        )
+        self._bars = Progress(*columns, console=Console(stderr=True))
+        self._run = self._bars.add_task(name, total=epochs * steps, completed=self._before, told="")
+        self._epoch = self._bars.add_task("", total=steps, told="")
+
+    def __enter__(self) -> Bars:
+        self._bars.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._bars.stop()
+
+    def show(self, state: State) -> None:
+        """Move both bars."""
+        self._bars.update(self._run, completed=self.done(state), told=self.left(state))
+        number = min(state.epoch + 1, self.epochs)
+        description = f"epoch {number}/{self.epochs}"
+        self._bars.update(self._epoch, completed=state.step, description=description, told=self.scores(state))
+
+
+class Told(NamedTuple):
+    """How far a run is, as told to another process: optimizer steps done and in all, and the scores in words."""
+
+    done: int
+    total: int
+    told: str
+
+
+class ProgressFile(Display):
+    """Keeps a small file up to date, for a process that watches several runs."""
+
+    _last = 0.0
+
+    def __init__(self, name: str, epochs: int, steps: int, images: int, headline: str, state: State, *, file: Path):
+        super().__init__(name, epochs, steps, images, headline, state)
+        self.file = file
+
+    def show(self, state: State) -> None:
+        """Write, if an epoch has ended or a second has passed."""
+        now = time.perf_counter()
+        if state.step and now - self._last < TOLD_EVERY:
+            return
+        self._last = now
+        told = Told(self.done(state), self.epochs * self.steps, f"{self.scores(state)}  {self.left(state)}")
+        with suppress(OSError):  # a full disk: what is told is not worth the run
+            write_atomic(self.file, json.dumps(told._asdict()), durable=False)
+
+    def __exit__(self, *error: object) -> None:
+        with suppress(OSError):
+            self.file.unlink()
+
+
+def read_progress(file: Path) -> Told | None:
+    """What a `ProgressFile` says, or None if no run tells anything there."""
+    try:
+        return Told(**json.loads(file.read_text()))
+    except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError, TypeError):
+        return None
+
+
+def display_class(wanted: bool | Path) -> Callable[..., Display]:
+    """Bars if someone looks at a terminal, lines if not, a file if one is named, nothing if it is not wanted."""
+    if isinstance(wanted, Path):
+        return partial(ProgressFile, file=wanted)
+    if not wanted:
+        return Display
+    return Bars if sys.stderr.isatty() else Lines

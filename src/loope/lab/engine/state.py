@@ -1,0 +1,146 @@
+"""Where a run is, what it has seen, and whether it is the run that a checkpoint is of."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from loope.core.errors import LoopeWarning, require
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from loope.lab.engine.checkpoint import Saved
+
+
+@dataclass
+class State:
+    """All of a run that is not a tensor.
+
+    Attributes:
+        identity: what the run was started with; see `differences`.
+        epoch: epochs finished.
+        step: optimizer steps taken in the present epoch; after the last of them the epoch still lacks its evaluation.
+        loss: sum of the losses of these steps.
+        seconds: spent on training and evaluation so far.
+        training: seconds spent on training steps alone.
+        history: an entry for each finished epoch.
+        best: epoch, metrics and checkpoint of the best epoch so far.
+        scaler: state of the gradient scaler, with float16.
+    """
+
+    identity: dict[str, Any]
+    epoch: int = 0
+    step: int = 0
+    loss: float = 0.0
+    seconds: float = 0.0
+    training: float = 0.0
+    history: list[dict[str, Any]] = field(default_factory=list)
+    best: dict[str, Any] | None = None
+    scaler: dict[str, Any] | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the checkpoint of this moment, as `loope.lab.engine.checkpoint.NAME` reads it."""
+        return f"epoch-{self.epoch:05}-step-{self.step:07}"
+
+    def end_epoch(self, lr: float, steps: int, metrics: dict[str, Any], headline: str) -> None:
+        """Note a finished epoch, and whether it is the best so far."""
+        entry = {"epoch": self.epoch + 1, "loss": self.loss / steps, "lr": lr, "metrics": metrics}
+        self.history.append({**entry, "seconds": self.seconds})
+        self.epoch, self.step, self.loss = self.epoch + 1, 0, 0.0
+        if self.best is None or _rank(metrics[headline]) > _rank(self.best["metrics"][headline]):
+            self.best = {"epoch": self.epoch, "metrics": metrics, "checkpoint": self.name}
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields by name."""
+        return asdict(self)
+
+
+def _rank(score: float) -> float:
+    return -math.inf if math.isnan(score) else score
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a finished run came to.
+
+    Attributes:
+        epochs: epochs trained.
+        steps: optimizer steps taken.
+        metrics: scores after the last epoch, by name.
+        best: scores after the best epoch.
+        best_epoch: its number, from 1.
+        history: for each epoch its number, mean loss, last learning rate, metrics, and the seconds so far.
+        seconds: spent on training and evaluation, in all sessions.
+        images_per_second: while training.
+        weights: the file of the last weights.
+        best_weights: that of the best epoch's; None if it was damaged or removed while the run was stopped.
+    """
+
+    epochs: int
+    steps: int
+    metrics: dict[str, Any]
+    best: dict[str, Any]
+    best_epoch: int
+    history: list[dict[str, Any]]
+    seconds: float
+    images_per_second: float
+    weights: Path
+    best_weights: Path | None
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any], path: str = "") -> Iterator[str]:
+    """What differs between two nested dictionaries of plain values, in words.
+
+    Examples:
+        >>> list(differences({"seed": 0, "recipe": {"lr": 0.1, "epochs": 2}}, {"seed": 1, "recipe": {"lr": 0.1}}))
+        ['seed was 0 and is 1', 'recipe.epochs was 2 and is missing']
+    """
+    for key in [*old, *(key for key in new if key not in old)]:
+        before, now = old.get(key, "missing"), new.get(key, "missing")
+        if isinstance(before, Mapping) and isinstance(now, Mapping):
+            yield from differences(before, now, f"{path}{key}.")
+        elif before != now:
+            yield f"{path}{key} was {before} and is {now}"
+
+
+def check_same(folder: Path, saved: Saved, identity: Mapping[str, Any], model: nn.Module) -> None:
+    """Refuse to go on with what was started with other settings, other data or another model.
+
+    Where data are too large to be read, times stand in for their content. A copy may have others, so these give a
+    `LoopeWarning` only. Runs of versions that kept no fingerprints go on.
+
+    Raises:
+        LoopeError: naming what differs.
+    """
+    before = {"data": identity["data"], **saved.state["identity"]}
+    (old, old_times), (new, new_times) = _without_times(before), _without_times(identity)
+    was, now = (
+        {name: tuple(weights[name].shape) for name in sorted(weights)}
+        for weights in (saved.tensors["weights"], model.state_dict())
+    )
+    found = [*differences(old, new), *differences(was, now, "the model's ")]
+    more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+    require(
+        not found,
+        f"{folder} holds a run that was started differently: {'; '.join(found[:3])}{more}. Go on as it was started, or "
+        "choose another folder.",
+    )
+    if old_times != new_times:
+        warnings.warn(
+            f"The data of {folder} have the same names and sizes as when the run was started, but other times. Copies "
+            "have; if a file was changed, choose another folder.",
+            LoopeWarning,
+            stacklevel=2,
+        )
+
+
+def _without_times(identity: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Apart: what must be the same, and the times of the data."""
+    data = {part: {k: v for k, v in each.items() if k != "times"} for part, each in identity["data"].items()}
+    return {**identity, "data": data}, {part: each.get("times") for part, each in identity["data"].items()}

@@ -1,0 +1,45 @@
+"""Many runs at once: on this machine, on Ray, on a SLURM cluster, behind one `submit`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from loope.core.registry import Registry
+from loope.lab.executors.base import Executor, RunError
+from loope.lab.executors.local import LocalExecutor
+from loope.lab.executors.on_ray import RayExecutor
+from loope.lab.executors.serial import HereExecutor
+from loope.lab.executors.slurm import SlurmExecutor
+
+__all__ = ["Executor", "RunError", "create_executor"]
+
+_EXECUTORS: Registry[type[Executor]] = Registry("executor")
+_EXECUTORS.register("local")(LocalExecutor)
+_EXECUTORS.register("here")(HereExecutor)
+_EXECUTORS.register("ray")(RayExecutor)
+_EXECUTORS.register("slurm")(SlurmExecutor)
+
+
+def create_executor(on: str = "local", jobs: int | None = None, **options: Any) -> Executor:
+    """An executor by name, to be used as a context.
+
+    Args:
+        on: "local", "here" (in this process), "ray", "ray://host:port" or "slurm".
+        jobs: calls at a time; each executor has its own default.
+        options: of `LocalExecutor`, `HereExecutor`, `RayExecutor` or `SlurmExecutor`.
+
+    Examples:
+        >>> import os, tempfile
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> with folder, create_executor(jobs=2) as executor:
+        ...     for future in [executor.submit(os.mkdir, f"{folder.name}/{name}") for name in "ab"]:
+        ...         future.result()
+        ...     sorted(os.listdir(folder.name))
+        ['a', 'b']
+
+    Raises:
+        LoopeError: for an unknown name or option, or if what it needs is not installed.
+    """
+    name, address = ("ray", on) if on.startswith("ray://") else (on, None)
+    executor: Executor = _EXECUTORS.create(name, {"jobs": jobs, "address": address}, options)
+    return executor

@@ -1,0 +1,152 @@
+"""Runs on a SLURM cluster through submitit: a job for each call, put back in the queue when its time is over."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from loope.core.errors import LoopeError, one_of
+from loope.lab.engine.signals import Interrupted
+from loope.lab.executors.base import Function, Job, ProcessExecutor, RunError, import_path, last_lines
+
+if TYPE_CHECKING:
+    import submitit
+
+_POLL = 1.0  # seconds between two looks at a job
+_GRACE = 300.0  # seconds between SIGTERM and what follows: SIGUSR2, or the end of a cancelled job
+_OWNER_ONLY = 0o077  # for `os.umask`
+_REQUEUES = 20  # how often a job may run out of time: the longest runs take days, queues often give hours
+
+
+@contextmanager
+def owner_only() -> Iterator[int]:
+    """Let files that are made be their owner's alone: submitit's pickles run code when they are read.
+
+    Yields:
+        The mask that holds otherwise.
+    """
+    before = os.umask(_OWNER_ONLY)
+    try:
+        yield before
+    finally:
+        os.umask(before)
+
+
+class SlurmExecutor(ProcessExecutor):
+    """SLURM jobs, one for each call.
+
+    A job that is preempted or runs out of time is put back in the queue, where training goes on from its last
+    checkpoint. What has no option here goes through sbatch's own variables: SBATCH_ACCOUNT, SBATCH_QOS and so on.
+
+    Args:
+        jobs: SLURM jobs at a time; by default all are handed to its queue.
+        folder: for submitit's files and the output of the jobs; every node must see it.
+        partition: by default the cluster's own.
+        gpus_per_node: GPUs of a job.
+        cpus_per_task: cores of a job.
+        timeout_min: minutes until a job is put back in the queue.
+        mem_gb: memory of a job; by default what the cluster gives.
+        cluster: "slurm", or "local" for submitit's own stand-in on this machine.
+
+    Raises:
+        LoopeError: if submitit is not installed, or there is no SLURM.
+    """
+
+    def __init__(
+        self,
+        jobs: int | None = None,
+        folder: str | Path = "out/slurm",
+        partition: str | None = None,
+        gpus_per_node: int = 1,
+        cpus_per_task: int = 8,
+        timeout_min: int = 24 * 60,
+        mem_gb: float | None = None,
+        cluster: str = "slurm",
+    ):
+        super().__init__(jobs)
+        one_of("cluster", cluster, ["slurm", "local"])
+        self._submitit = _submitit()
+        timeouts = {f"{cluster}_max_num_timeout": _REQUEUES}
+        try:
+            Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._cluster = self._submitit.AutoExecutor(Path(folder).absolute(), cluster, **timeouts)
+        except RuntimeError as error:
+            raise LoopeError(f"No SLURM here: {error} Type this on a login node of the cluster.") from error
+        self._cluster.update_parameters(
+            name="loope",
+            slurm_partition=partition,
+            gpus_per_node=gpus_per_node,
+            cpus_per_task=cpus_per_task,
+            timeout_min=timeout_min,
+            mem_gb=mem_gb,
+        )
+        self._asking = threading.Lock()
+
+    def _launch(self, function: Function, args: tuple[Any, ...]) -> Job:
+        try:
+            with owner_only() as umask, self._submitit.helpers.environment_variables(PYTHONPATH=import_path()):
+                job = self._cluster.submit(Resumed(umask), function, args)
+        except (RuntimeError, OSError) as error:
+            raise RunError(f"SLURM did not take the job.\n{last_lines(str(error))}") from error
+        return _ClusterJob(job, self._asking)
+
+
+class _ClusterJob(Job):
+    def __init__(self, job: submitit.Job[None], asking: threading.Lock):
+        self._job, self._asking = job, asking
+
+    def wait(self) -> None:
+        while True:
+            with self._asking:  # submitit asks SLURM for all jobs at once, now and then: a thread at a time
+                if self._job.done():
+                    break
+            time.sleep(_POLL)
+        error = self._job.exception()
+        if error is not None:
+            raise RunError(f"The job {self._job.job_id} failed.\n{last_lines(str(error))}") from error
+
+    def stop(self, kill: bool) -> None:
+        self._job.cancel(check=False)  # SIGTERM; SLURM itself kills a job that does not end soon
+
+
+class Resumed:
+    """A call that is simply made again when its job is back from the queue: what submitit calls a checkpoint.
+
+    Args:
+        umask: of the files that the call makes; the job itself inherits that of submitit's files.
+    """
+
+    def __init__(self, umask: int):
+        self.umask = umask
+
+    def __call__(self, function: Function, args: tuple[Any, ...]) -> None:
+        """Make the call. Preemption comes as SIGTERM, on which training saves; submitit's own signal follows."""
+        os.umask(self.umask)
+        try:
+            function(*args)
+        except Interrupted:
+            if "SLURM_JOB_ID" in os.environ:
+                time.sleep(_GRACE)  # a job that ends now would count as failed, and not go back in the queue
+            raise
+        finally:
+            os.umask(_OWNER_ONLY)  # all that is left is to write how it ended
+
+    def checkpoint(self, function: Function, args: tuple[Any, ...]) -> submitit.helpers.DelayedSubmission:
+        """Called in the job when its time is over."""
+        import submitit
+
+        os.umask(_OWNER_ONLY)
+        return submitit.helpers.DelayedSubmission(self, function, args)
+
+
+def _submitit() -> Any:
+    try:
+        import submitit
+    except ImportError:
+        raise LoopeError("To run on SLURM, install submitit: pip install 'loope[slurm]'.") from None
+    return submitit

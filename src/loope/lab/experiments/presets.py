@@ -1,0 +1,192 @@
+"""What the tables share: the models, data and recipes of each preset.
+
+`paper` is the published protocol. `laptop` is sized for two cores: at most 20 minutes a run. `smoke` takes seconds, on
+made-up data: it shows that a table can be computed, and its numbers mean nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from loope.lab.engine.recipe import Recipe
+from loope.lab.experiments.names import DATA, MODELS, SMALL_MODELS, TINY_MODELS, TINY_VIT
+from loope.lab.experiments.spec import Data, Encoder, Model, Options, Run
+
+# "Adam, a cosine LR schedule (1e-3 to 2.5e-5), standard augmentations", 150 epochs; bfloat16 is ours.
+PAPER = Recipe(
+    epochs=150, batch_size=64, optimizer="adam", lr=1e-3, min_lr=2.5e-5, augment="crop", precision="bfloat16"
+)
+PAPER_PETS = Recipe(
+    epochs=150, batch_size=96, optimizer="adam", lr=1e-3, min_lr=2.5e-5, augment="crop", precision="bfloat16"
+)
+SMOKE = Recipe(epochs=1, batch_size=8)
+# The laptop's results of LOOPE were made with PyTorch's initialization, which was the default then. Its rows stay what
+# they were; the table of LOOPE's variants has a row for today's default.
+LAPTOP_OPTIONS: dict[str, Options] = {"loope": {"initialization": "torch"}}
+
+
+def _laptop_encoder(name: str, options: Options | None = None) -> Encoder:
+    return Encoder(name=name, options={**LAPTOP_OPTIONS.get(name, {}), **(options or {})})
+
+
+def image_run(
+    preset: str,
+    model: str,
+    data: str,
+    encoder: str,
+    encoder_options: Options | None = None,
+    *,
+    size: int | None = None,
+    scratch: bool = False,
+) -> Run:
+    """A run on photographs.
+
+    Args:
+        preset: one of `PRESETS`.
+        model: the paper's name of it.
+        data: the paper's name of it.
+        encoder: our name of it.
+        encoder_options: its options.
+        size: side of the image, if not the model's own.
+        scratch: train the whole network from random weights.
+    """
+    options = {} if size is None else {"image_size": size}
+    if preset == "smoke":
+        tiny = {} if size is None else {"image_size": 48 if size > 300 else 32}
+        return Run(
+            model=TINY_MODELS[model],
+            encoder=Encoder(name=encoder, options=encoder_options or {}),
+            data=Data(name="fake", options={"size": 40, "classes": 4, **tiny}),
+            recipe=SMOKE,
+        )
+    weights = "scratch" if scratch else "pretrained"
+    if preset == "laptop":
+        return Run(
+            model=Model(name=SMALL_MODELS[model], weights=weights),
+            encoder=_laptop_encoder(encoder, encoder_options),
+            data=Data(name=DATA[data], options={**LAPTOP_DATA[data], **options}),
+            recipe=dataclasses.replace(LAPTOP_IMAGES, epochs=_laptop_epochs(model, data)),
+        )
+    return Run(
+        model=Model(name=MODELS[model], weights=weights),
+        encoder=Encoder(name=encoder, options=encoder_options or {}),
+        data=Data(name=DATA[data], options={"split": "80-10-10", **options}),
+        recipe=PAPER_PETS if data == "Oxford-IIIT" else PAPER,
+    )
+
+
+# A usual rate for fine-tuning a few epochs; the paper's own, ten times as high, is in its preset.
+LAPTOP_IMAGES = Recipe(
+    epochs=10, batch_size=32, optimizer="adamw", lr=1e-4, min_lr=2.5e-6, warmup=1.0, weight_decay=0.05, clip=1.0,
+    augment="crop", precision="bfloat16",
+)  # fmt: skip
+# A step of the smallest CaiT takes 2.8 times, of the smallest CrossViT 1.4 times as long as one of ViT-Tiny.
+# One image of each of 1,000 classes is little to train on, and much to validate on.
+LAPTOP_FEWER = {"CaiT": 3, "Cross-ViT": 7, "ImageNet-1k": 8}
+# `per_class`: so many images of each class for training and for the test, a quarter of that for validation.
+LAPTOP_DATA: dict[str, dict[str, object]] = {
+    "Oxford-IIIT": {"split": "official", "per_class": 30},
+    "CIFAR-100": {"split": "official", "per_class": 10},
+    "ImageNet-1k": {"split": "official", "per_class": 1},
+    "ImageNet-100": {"split": "official", "per_class": 10},
+}
+
+
+def _laptop_epochs(model: str, data: str) -> int:
+    return min(LAPTOP_FEWER.get(name, LAPTOP_IMAGES.epochs) for name in (model, data))
+
+
+def three_cell_run(preset: str, encoder: str, options: Options | None = None, grid: int | None = None) -> Run:
+    """A run of a transformer on the probe; `grid` chooses another than the preset's own (7x7 on a laptop)."""
+    side = grid or {"smoke": 4, "laptop": 7, "paper": 14}[preset]
+    data, recipe = _three_cell(preset, side)
+    chosen = _laptop_encoder(encoder, options) if preset == "laptop" else Encoder(name=encoder, options=options or {})
+    if preset == "paper":
+        return Run(
+            model=Model(name=MODELS["DeiT-Base"], weights="pretrained"), encoder=chosen, data=data, recipe=recipe
+        )
+    cell = data.options["cell"]
+    shape = {"embed_dim": 96, "depth": 4, "num_heads": 4} if preset == "laptop" else {
+        "embed_dim": 24, "depth": 2, "num_heads": 2}  # fmt: skip
+    model = Model(name="vit_tiny_patch16_224", options={**shape, "img_size": side * cell, "patch_size": cell})
+    return Run(model=model, encoder=chosen, data=data, recipe=recipe)
+
+
+def three_cell_cnn(preset: str, name: str, small: str) -> Run:
+    """A run of a convolutional network on the probe, the paper's or a small one in its place."""
+    data, recipe = _three_cell(preset, {"smoke": 5, "laptop": 7, "paper": 14}[preset])
+    if preset == "smoke":  # Inception takes no less than 75 pixels
+        data = Data(name="three_cell", options={**data.options, "cell": 16})
+    model = Model(name=name, weights="pretrained") if preset == "paper" else Model(name=small)
+    return Run(model=model, encoder=Encoder(name="own"), data=data, recipe=recipe)
+
+
+def _three_cell(preset: str, side: int) -> tuple[Data, Recipe]:
+    if preset == "smoke":
+        return Data(name="three_cell", options={"size": 40, "grid": side, "cell": 4}), SMOKE
+    if preset == "paper":
+        recipe = Recipe(epochs=150, batch_size=64, optimizer="adam", lr=1e-3, min_lr=2.5e-5, precision="bfloat16")
+        return Data(name="three_cell", options={"size": 10_000, "grid": side, "cell": 16}), recipe
+    # Cells of 4 pixels say as much as cells of 16, and cost nothing to draw.
+    epochs = LAPTOP_EPOCHS[side]
+    recipe = Recipe(
+        epochs=epochs, batch_size=64, optimizer="adamw", lr=1e-3, min_lr=2.5e-5, warmup=epochs / 10, weight_decay=0.05,
+        clip=1.0,
+    )  # fmt: skip
+    return Data(name="three_cell", options={"size": 10_000, "grid": side, "cell": 4}), recipe
+
+
+# One core trains about 300 images of 7x7 cells a second and 68 of 14x14: 13 and 17 minutes.
+LAPTOP_EPOCHS = {7: 30, 14: 8}
+
+
+def measured(preset: str, encoder: str, directions: tuple[int, ...] = (60,)) -> Run:
+    """No training: PESI of an encoder as it is made, at the paper's 14x14 and width 768 (a smoke test takes 6x6).
+
+    A learned table would be noise: it is taken from the pretrained model, with that model's width.
+    """
+    shape = {"grid": 14, "dim": 768, "heads": 12, "depth": 12, "patch_size": 16}
+    if preset == "smoke":
+        shape = {"grid": 6, "dim": 24, "heads": 2, "depth": 2, "patch_size": 4}
+    name = (SMALL_MODELS if preset == "laptop" else MODELS)["ViT-Base"]
+    return Run(
+        model=TINY_MODELS["ViT-Base"] if preset == "smoke" else Model(name=name, weights="pretrained"),
+        encoder=Encoder(name=encoder),
+        data=Data(name="grid", options={**shape, "directions": list(directions)}),
+    )
+
+
+# "batch size of 64 and trained for 100 epochs ... learning rate of 0.0001 and an 80-20 train-validation split."
+PAPER_SEGMENTATION = Recipe(
+    epochs=100, batch_size=64, optimizer="adam", lr=1e-4, min_lr=1e-4, augment="scale-crop-flip", precision="bfloat16"
+)
+LAPTOP_SEGMENTATION = Recipe(
+    epochs=12, batch_size=8, optimizer="adamw", lr=3e-4, min_lr=3e-6, warmup=1.0, weight_decay=0.05, clip=1.0,
+    augment="scale-crop-flip", precision="bfloat16",
+)  # fmt: skip
+DECODERS = {"SETR": ("pup", "naive"), "Segmenter": ("mask", "linear")}  # in the paper's preset, elsewhere
+
+
+def segmentation_run(preset: str, model: str, encoder: str) -> Run:
+    """A run of SETR or Segmenter."""
+    large, small = DECODERS[model]
+    if preset == "smoke":
+        options = {"backbone": "vit_tiny_patch16_224", "decoder": small, "backbone_options": TINY_VIT}
+        return Run(
+            model=Model(name=model, options=options),
+            encoder=Encoder(name=encoder),
+            data=Data(name="fake_segmentation", options={"size": 20, "classes": 3, "image_size": [32, 48]}),
+            recipe=Recipe(epochs=1, batch_size=4),
+        )
+    name, decoder = (SMALL_MODELS["ViT-Base"], small) if preset == "laptop" else (MODELS["DeiT-Base"], large)
+    data = (
+        Data(name="camvid", options={"image_size": [240, 320]})
+        if preset == "laptop"
+        else Data(name="cityscapes", options={"image_size": [512, 1024], "split": "80-20"})
+    )
+    return Run(
+        model=Model(name=model, options={"backbone": name, "decoder": decoder}, weights="pretrained"),
+        encoder=_laptop_encoder(encoder) if preset == "laptop" else Encoder(name=encoder),
+        data=data,
+        recipe=LAPTOP_SEGMENTATION if preset == "laptop" else PAPER_SEGMENTATION,
+    )

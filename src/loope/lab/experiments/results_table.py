@@ -1,0 +1,110 @@
+"""From the results of runs to a table: means over seeds, beside what was published."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from loope.lab.experiments.results import Results
+from loope.lab.experiments.statistics import Mean, over_seeds
+from loope.lab.experiments.table import Column, Table, Values
+from loope.lab.reports.results_table import Cell, Sheet
+
+
+def make_sheet(table: Table, preset: str, seeds: Sequence[int], results: Results) -> Sheet:
+    """The table as far as its runs are done; cells without a result are missing, never invented.
+
+    Args:
+        table: what to lay out.
+        preset: which runs.
+        seeds: over which to take means; those that are done count.
+        results: of runs.
+    """
+    found = collect(table, preset, seeds, results)
+    rows = list(dict.fromkeys([entry.row for entry in table.entries(preset)]))
+    cells = {row: [_cell(table, column, row, found) for column in table.columns] for row in rows}
+    lines = list(_with_best(table, cells).items())
+    means = {row: {column: mean.mean for column, mean in line.items()} for row, line in found.items()}
+    notes = [table.notes[preset]] if preset in table.notes else []
+    notes += _other_images(table, preset, seeds, results)
+    if preset == "smoke":
+        notes.append("A smoke test: these numbers mean nothing.")
+    return Sheet(
+        f"{table.title} ({table.name}, {preset})",
+        [c.head for c in table.columns],
+        lines + _derived(table, means, preset),
+        notes,
+    )
+
+
+def collect(table: Table, preset: str, seeds: Sequence[int], results: Results) -> dict[str, dict[str, Mean]]:
+    """Row -> column -> our mean, as measured, where at least one seed is done."""
+    found: dict[str, dict[str, Mean]] = {}
+    cells = results.frame(table, preset, seeds).groupby(["row", "column"], sort=False)["value"]
+    for (row, column), values in cells:
+        found.setdefault(row, {})[column] = over_seeds(values.tolist())
+    return found
+
+
+def _other_images(table: Table, preset: str, seeds: Sequence[int], results: Results) -> list[str]:
+    """A warning for each data set of which runs saw different images, such as a part and the whole of it."""
+    seen: dict[tuple[str, str], set[str]] = {}  # the same part of a data set -> what runs saw of it
+    for run in (entry.run.with_seed(seed) for entry in table.entries(preset) for seed in seeds):
+        digests = (results.result(run) or {}).get("digests")
+        if digests:
+            share = {name: value for name, value in run.data.options.items() if name != "image_size"}
+            part = (run.data.name, json.dumps(share, sort_keys=True))
+            seen.setdefault(part, set()).add(json.dumps(digests, sort_keys=True))
+    mixed = dict.fromkeys(name for (name, _), found in seen.items() if len(found) > 1)
+    return [
+        f"Runs on {name} saw different images, and cannot be compared: the files on the disk were not the same."
+        for name in mixed
+    ]
+
+
+def _cell(table: Table, column: Column, row: str, found: dict[str, dict[str, Mean]]) -> Cell:
+    published = table.published.get(row, {}).get(column.head)
+    mean = found.get(row, {}).get(column.head)
+    if mean is None:
+        return Cell(published=published, digits=column.digits)
+    return Cell(mean.mean * column.scale, mean.half * column.scale, mean.n, published, digits=column.digits)
+
+
+def _with_best(table: Table, cells: dict[str, list[Cell]]) -> dict[str, list[Cell]]:
+    """Mark the best of ours in each row or each column."""
+    from dataclasses import replace
+
+    rated = [column.best for column in table.columns]
+    marked = {row: list(line) for row, line in cells.items()}
+    places = [(row, number) for row in cells for number in range(len(rated)) if rated[number]]
+    groups: dict[object, list[tuple[str, int]]] = {}
+    for row, number in places:
+        if cells[row][number].ours is not None:
+            groups.setdefault(row if table.across else number, []).append((row, number))
+    for group in groups.values():
+        top = max(_shown(cells[row][number]) for row, number in group)
+        for row, number in group:
+            if _shown(cells[row][number]) == top and len(group) > 1:
+                marked[row][number] = replace(cells[row][number], best=True)
+    return marked
+
+
+def _shown(cell: Cell) -> float:
+    """The number as it is shown: two that look the same are equally good."""
+    return round(cell.ours or 0.0, cell.digits)
+
+
+def _derived(table: Table, means: Values, preset: str) -> list[tuple[str, list[Cell]]]:
+    if table.derived is None:
+        return []
+    ours, published, digits = table.derived.compute(means, preset), table.derived.published, table.derived.digits
+    return [
+        (
+            row,
+            [
+                Cell(line.get(column.head), published=published.get(row, {}).get(column.head), digits=digits)
+                for column in table.columns
+            ],
+        )
+        for row, line in ours.items()
+    ]

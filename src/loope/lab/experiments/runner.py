@@ -1,0 +1,156 @@
+"""Do a run: build what it names, train, test, measure, and write what came out into its folder."""
+
+from __future__ import annotations
+
+import json
+import time
+import traceback
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from loope.core.errors import LoopeError
+from loope.core.files import write_atomic
+from loope.lab.experiments.results import FAILED, MODEL, PICTURES, PROGRESS, RESULT, SPEC, folder_of, read_result
+from loope.lab.experiments.settings import Settings
+from loope.lab.experiments.spec import Run
+
+IMAGES_MEASURED = 64  # test images on which LOOPE is looked at
+IMAGES_KEPT = 4  # of them, for pictures
+
+
+def execute(text: str, out: str, settings: Settings) -> None:
+    """Do a run, unless it is done or another process trains it now; a failure is written down and raised.
+
+    Plain arguments and no result, so that any executor can carry it: what came out is in the run's folder.
+
+    Args:
+        text: the run, as JSON.
+        out: the folder of all runs.
+        settings: where things are on this machine.
+    """
+    from loope.lab.engine.lock import RunningElsewhereError
+    from loope.lab.engine.signals import Interrupted
+
+    run = Run.from_json(text)
+    folder = folder_of(run, Path(out))
+    if read_result(folder) is not None:
+        return
+    write_atomic(folder / SPEC, json.dumps(json.loads(text), indent=2) + "\n")
+    try:
+        began = time.time()
+        found = _measure(run, folder) if run.recipe is None else _train(run, folder, settings)
+        if _is_first_process():
+            from loope.lab.experiments.provenance import provenance
+
+            result = {"run": json.loads(text), "key": run.key, **found, **provenance(began)}
+            write_atomic(folder / RESULT, json.dumps(result, indent=1) + "\n")
+            (folder / FAILED).unlink(missing_ok=True)
+    except Interrupted:
+        raise
+    except RunningElsewhereError:
+        return
+    except Exception as error:
+        kind = "" if isinstance(error, LoopeError) else f"{type(error).__name__}: "
+        failure = {"error": f"{kind}{error}", "traceback": traceback.format_exc(), "when": time.time()}
+        with suppress(OSError):  # where the disk is full, that is the error to be told
+            write_atomic(folder / FAILED, json.dumps(failure, indent=1) + "\n")
+        raise
+
+
+def _measure(run: Run, folder: Path) -> dict[str, Any]:
+    from loope.lab.experiments.measure import measure_untrained
+
+    scores, similarity, grid = measure_untrained(run)
+    _keep(folder, {"similarity": similarity, "grid": grid})
+    return {"metrics": scores, "history": []}
+
+
+def _train(run: Run, folder: Path, settings: Settings) -> dict[str, Any]:
+    from loope.lab.engine import evaluate, train
+    from loope.lab.experiments.build import build_model
+    from loope.lab.experiments.measure import measure_trained
+    from loope.lab.experiments.sources import material
+
+    assert run.recipe is not None  # noqa: S101  (for the type checker: `execute` has looked)
+    from_data = material(run, settings)
+    model = build_model(run, from_data.labels or from_data.outputs)
+    result = train(
+        model,
+        from_data.task,
+        from_data.train,
+        from_data.valid,
+        run.recipe,
+        folder,
+        seed=run.seed,
+        name=run.name,
+        trackers=settings.trackers,
+        progress=settings.progress or folder / PROGRESS,
+    )
+    tested = evaluate(model, from_data.task, from_data.test, precision=run.recipe.precision)
+    images = next(iter(from_data.test.batches(0)))[0][:IMAGES_MEASURED]
+    measured, tensors = measure_trained(model, images.to(next(model.parameters()).device))
+    if "offsets" in tensors:
+        tensors["images"] = images[:IMAGES_KEPT]
+    if from_data.labels is not None:
+        from loope.lab.experiments.segmentation import keep_examples
+
+        tensors |= keep_examples(model, from_data)
+    _keep(folder, tensors)
+    _save(model, run, folder)
+    return {
+        "metrics": {**_numbers(tested), **measured, **_best(result)},
+        "details": {name: value for name, value in tested.items() if name not in _numbers(tested)},
+        "history": result.history,
+        "images_per_second": result.images_per_second,
+        "training_seconds": result.seconds,
+        "parameters": _parameters(model),
+        "samples": {part: getattr(from_data, part).samples for part in ("train", "valid", "test")},
+        "digests": dict(from_data.digests),
+        "bad_images": {part: getattr(source, "bad_images", 0) for part, source in from_data._asdict().items()
+                       if hasattr(source, "bad_images")},
+    }  # fmt: skip
+
+
+def _save(model: Any, run: Run, folder: Path) -> None:
+    """The trained model as one file, for `loope.load`; a model's own encoding is not ours to save."""
+    from loope.surgery.checkpoint import save
+
+    if run.encoder.name != "own" and _is_first_process():
+        save(model, folder / MODEL, model_args=run.model.made_with())
+
+
+def _best(result: Any) -> dict[str, float]:
+    """The best epoch by validation, counted from 1, and its scores."""
+    return {"best_epoch": result.best_epoch, **{f"best_{name}": value for name, value in _numbers(result.best).items()}}
+
+
+def _numbers(scores: dict[str, Any]) -> dict[str, float]:
+    return {name: float(value) for name, value in scores.items() if isinstance(value, int | float)}
+
+
+def _parameters(model: Any) -> dict[str, int]:
+    """Of the model as it is trained, and of the encoder in it; what attaching set aside is not counted."""
+    trained = {name: each.numel() for name, each in model.named_parameters() if not name.startswith("loope.own")}
+    return {
+        "model": sum(trained.values()),
+        "encoder": sum(count for name, count in trained.items() if name.startswith("loope.")),
+    }
+
+
+def _keep(folder: Path, tensors: dict[str, Any]) -> None:
+    """Tensors for the report's pictures, in a file beside the result."""
+    from safetensors.torch import save
+
+    if tensors and _is_first_process():
+        flat = {
+            name: tensor.float().contiguous().cpu() if tensor.is_floating_point() else tensor
+            for name, tensor in tensors.items()
+        }
+        write_atomic(folder / PICTURES, save(flat))
+
+
+def _is_first_process() -> bool:
+    import torch.distributed as dist
+
+    return not (dist.is_available() and dist.is_initialized()) or dist.get_rank() == 0

@@ -1,0 +1,1 @@
+"""PESI: how well an encoding keeps the geometry of the grid."""

@@ -1,0 +1,83 @@
+"""Drawings of orders, similarity and offsets; each function returns a matplotlib figure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from loope.core.grid import GridLike, as_grid
+from loope.plots.layout import draw_curve, panels, png, slide
+from loope.plots.pesi import curves, directions, offset_arrows, similarity_maps
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from loope.orders import Order
+
+__all__ = [
+    "curves",
+    "directions",
+    "draw_curve",
+    "offset_arrows",
+    "offsets",
+    "orders",
+    "png",
+    "similarity",
+    "similarity_maps",
+    "slide",
+]
+
+
+def orders(chosen: Sequence[Order], columns: int = 3, scores: bool = True) -> Figure:
+    """The curves side by side, from dark (start) to light (end), with their locality below."""
+    figure, axes = panels(len(chosen), columns)
+    for ax, order in zip(axes, chosen, strict=True):
+        draw_curve(ax, order.path.double(), order.grid)
+        ax.set_title(order.name, fontsize=10)
+        if scores:
+            score = order.locality()
+            ax.set_xlabel(f"neighbours {score.neighbour_distance:.2f} apart, {score.kept:.0%} kept", fontsize=7)
+    return figure
+
+
+def similarity(maps: Mapping[str, Tensor], grid: GridLike, centre: tuple[int, int], columns: int = 4) -> Figure:
+    """How alike every cell is to one, for several encoders.
+
+    Args:
+        maps: `(N, N)` similarity by the encoder's name; each map has its own colour scale, from its least to its most.
+        grid: the cells.
+        centre: row and column of the cell that the others are compared to.
+        columns: maps in a row.
+    """
+    figure, axes = panels(len(maps), columns)
+    cells = as_grid(grid)
+    row, column = centre
+    for ax, (name, matrix) in zip(axes, maps.items(), strict=True):
+        ax.imshow(matrix[row * cells.width + column].detach().view(cells).float().numpy(), cmap="magma")
+        ax.plot(column, row, marker="o", markersize=4, markerfacecolor="none", markeredgecolor="cyan")
+        ax.set_title(name, fontsize=10)
+    return figure
+
+
+def offsets(image: Tensor, order: Order, moved: Tensor) -> Figure:
+    """An image under its curve, and how far each patch was moved along it.
+
+    Args:
+        image: `(3, H, W)` float in 0..1.
+        order: the static order X_G.
+        moved: `(N,)` offsets X_C in [-1, 1], row-major.
+    """
+    figure, axes = panels(3, 3, side=3.2)
+    extent = (-0.5, order.grid.width - 0.5, order.grid.height - 0.5, -0.5)
+    axes[0].imshow(image.permute(1, 2, 0).numpy(), extent=extent)
+    axes[0].set_title("image and static order", fontsize=10)
+    draw_curve(axes[0], order.path.double(), order.grid)
+    axes[1].imshow(image.permute(1, 2, 0).numpy(), extent=extent, alpha=0.35)
+    axes[1].set_title("cells slid along the curve by X_C", fontsize=10)
+    draw_curve(axes[1], slide(order, moved), order.grid, dots=True)
+    heat = axes[2].imshow(moved.view(order.grid).numpy(), cmap="coolwarm", vmin=-1, vmax=1)
+    axes[2].set_title("X_C", fontsize=10)
+    figure.colorbar(heat, ax=axes[2], fraction=0.046)
+    return figure

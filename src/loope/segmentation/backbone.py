@@ -1,0 +1,161 @@
+"""What SETR and Segmenter share: a timm ViT that gives features of its patches, and images of any size around it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from loope.core.errors import LoopeError, require
+from loope.core.grid import Grid
+from loope.segmentation.labels import Labels, as_labels
+from loope.surgery.adapters.base import WrapperAdapter, adapter_for, register_adapter
+from loope.surgery.state import attachment_of
+
+
+class SegmentationModel(nn.Module):
+    """A backbone, a decoder on top of it, and a class for each pixel.
+
+    The backbone is taken over: its classifier is dropped, and the norm that it may have had after pooling goes before.
+
+    Args:
+        backbone: a timm ViT, DeiT, BEiT, EVA or CaiT, from `timm.create_model`.
+        classes: how many, or their names and colours, which then go with the model into its file.
+        options: what the subclass was made with beyond these, to make it again.
+
+    Raises:
+        LoopeError: if the backbone is another model, or has something attached.
+    """
+
+    labels: Labels
+    decoder: nn.Module
+
+    def __init__(self, backbone: nn.Module, classes: int | Labels, **options: Any):
+        super().__init__()
+        self.labels = as_labels(classes)
+        self.options = options
+        require(
+            attachment_of(backbone) is None,
+            "The backbone has something attached; detach it, and attach to the whole model instead.",
+        )
+        branches = adapter_for(backbone).branches()
+        require(
+            hasattr(backbone, "prune_intermediate_layers") and len(branches) == 1,
+            f"The backbone must be a timm ViT, DeiT, BEiT, EVA or CaiT, got {type(backbone).__name__}.",
+        )
+        self.dim, self.heads, self.depth = branches[0].dim, branches[0].heads, len(branches[0].blocks)
+        self.patch_size = branches[0].patch_size
+        self.backbone: Any = _without_head(backbone)
+        if not branches[0].prefix and getattr(backbone, "cls_token", None) is not None:
+            self.backbone.cls_token.requires_grad_(False)  # CaiT's enters behind the blocks, with the head
+        self.register_load_state_dict_pre_hook(_check_classes)  # type: ignore[no-untyped-call]
+
+    @property
+    def size(self) -> Grid:
+        """The size of images in pixels that the model is for; `loope.resize` changes it."""
+        height, width = self.backbone.patch_embed.grid_size
+        return Grid(height * self.patch_size, width * self.patch_size)
+
+    @property
+    def layers(self) -> Sequence[int]:
+        """The blocks that the decoder reads, from 0 up; the last one is always among them."""
+        return [self.depth - 1]
+
+    def decode(self, final: Tensor, raw: Mapping[int, Tensor], grid: Grid) -> list[Tensor]:
+        """Scores of the classes, `(B, classes, rows, columns)` at any resolution; behind them, those of other heads.
+
+        Args:
+            final: `(B, N, D)`: patches after the last block, normalised.
+            raw: `(B, N, D)` by block: patches as the blocks of `layers` left them.
+            grid: the grid of patches.
+        """
+        raise LoopeError(f"{type(self).__name__} must define `decode`.")
+
+    def forward(self, x: Tensor) -> Tensor | tuple[Tensor, ...]:
+        """Scores of the classes at each pixel.
+
+        Args:
+            x: `(B, channels, H, W)` images; padded with zeros to whole patches, below and on the right.
+
+        Returns:
+            `(B, classes, H, W)` float; in training, if there are auxiliary heads, a tuple: this, then one of each head.
+
+        Raises:
+            LoopeError: for images of another size than the model's, if its backbone cannot take them.
+        """
+        require(x.dim() == 4, f"Images must be (B, channels, H, W), got {tuple(x.shape)}.")
+        height, width = x.shape[-2:]
+        grid = Grid(-(-height // self.patch_size), -(-width // self.patch_size))
+        padded = F.pad(x, (0, grid.width * self.patch_size - width, 0, grid.height * self.patch_size - height))
+        if tuple(padded.shape[-2:]) != self.size and not getattr(self.backbone, "dynamic_img_size", False):
+            raise LoopeError(
+                f"The model takes images of {self.size} pixels, got {height}x{width}; call loope.resize(model, ...), "
+                "slide over them with loope.segmentation.predict, or make the backbone with dynamic_img_size=True."
+            )
+        layers = sorted(set(self.layers))
+        found = self.backbone.forward_intermediates(padded, indices=layers, output_fmt="NLC", intermediates_only=True)
+        scores = self.decode(self.backbone.norm(found[-1]), dict(zip(layers, found, strict=True)), grid)
+        full = tuple(enlarged(each, padded.shape[-2:])[..., :height, :width] for each in scores)
+        return full if len(full) > 1 else full[0]
+
+    def set_grad_checkpointing(self, enable: bool = True) -> None:
+        """Compute the backbone's blocks again on the way back, to save memory; as timm's models do."""
+        self.backbone.set_grad_checkpointing(enable)
+
+    def no_weight_decay(self) -> set[str]:
+        """Names of parameters that do not decay; asked by timm's optimizer factory."""
+        return {f"backbone.{name}" for name in self.backbone.no_weight_decay()}
+
+    def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
+        """Which layer parameters belong to; asked by timm's layer decay. The decoder is a layer after the last."""
+        blocks = [(r"^backbone\.blocks\.(\d+)", None), (r"^backbone\.norm", (99999,))]  # with the block before it
+        return {"stem": r"^backbone\.(?!blocks|norm)", "blocks": blocks}
+
+
+def enlarged(maps: Tensor, size: Sequence[int]) -> Tensor:
+    """`(B, C, rows, columns)` at another size, bilinearly."""
+    return F.interpolate(maps, tuple(size), mode="bilinear", align_corners=False)
+
+
+def as_map(tokens: Tensor, grid: Grid) -> Tensor:
+    """`(B, N, D)` patches as `(B, D, h, w)`."""
+    return tokens.transpose(1, 2).reshape(tokens.shape[0], tokens.shape[2], *grid)
+
+
+def _without_head(backbone: Any) -> Any:
+    after_pooling = getattr(backbone, "fc_norm", None)
+    backbone.prune_intermediate_layers(prune_head=True)  # no block goes: the last is wanted
+    if isinstance(backbone.norm, nn.Identity) and isinstance(after_pooling, nn.Module):
+        backbone.norm = after_pooling
+    return backbone
+
+
+def _check_classes(model: nn.Module, state: Mapping[str, Tensor], prefix: str, *_: Any) -> None:
+    """Before a state dict is loaded: a name is better than a list of shapes."""
+    assert isinstance(model, SegmentationModel)  # noqa: S101  (it was registered there)
+    for name, own in model.decoder.state_dict().items():
+        theirs = state.get(f"{prefix}decoder.{name}")
+        if name in ("classify.weight", "classes.weight") and theirs is not None and len(theirs) != len(own):
+            raise LoopeError(
+                f"The checkpoint is for {len(theirs)} classes, the model for {len(own)}; make the model with "
+                f"classes={len(theirs)}, or load the parameters of its backbone only."
+            )
+
+
+@register_adapter
+class SegmentationAdapter(WrapperAdapter):
+    """Encoders enter the backbone; their names and state are those of the whole model."""
+
+    model: SegmentationModel
+
+    @classmethod
+    def matches(cls, model: nn.Module) -> bool:
+        """SETR and Segmenter."""
+        return isinstance(model, SegmentationModel)
+
+    def inner(self) -> nn.Module:
+        """The backbone."""
+        backbone: nn.Module = self.model.backbone
+        return backbone

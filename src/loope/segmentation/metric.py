@@ -1,0 +1,134 @@
+"""Scores of segmentations: pixel accuracy, mIoU, mDice, MCC and boundary F1."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from loope.core.errors import LoopeError, require
+from loope.core.grid import as_positive, as_size
+from loope.core.metric import Metric
+from loope.segmentation.boundaries import boundary_counts
+from loope.segmentation.labels import VOID
+
+TOLERANCE = 0.0075  # of the image's diagonal (Csurka et al., 2013)
+
+
+def scores_from_confusion(confusion: Tensor) -> dict[str, Tensor]:
+    """Pixel accuracy, mean IoU, mean Dice and MCC (Gorodkin, 2004), from counts.
+
+    A class that is neither there nor predicted has no score, and no part in the means. All is NaN without any pixel;
+    MCC is 0 if truth or prediction has one class only, since there is nothing to correlate.
+
+    Args:
+        confusion: `(classes, classes)` int64: true class, predicted class.
+
+    Returns:
+        `accuracy`, `miou`, `mdice`, `mcc`: `()` float64; `iou`: `(classes,)` float64 with NaN for absent classes.
+    """
+    # In float64 and of shares: the products of a whole data set's counts leave float32's range, torchmetrics' own.
+    counts = confusion.double()
+    right, true, given, all_ = counts.diagonal(), counts.sum(1), counts.sum(0), counts.sum()
+    iou = right / (true + given - right)
+    dice = 2 * right / (true + given)
+    shared = (right.sum() / all_) - (true / all_ * (given / all_)).sum()
+    spread = [1 - (each / all_).square().sum() for each in (true, given)]
+    product = (spread[0] * spread[1]).sqrt()
+    mcc = torch.where(product == 0, 0.0, shared / product)
+    return {"accuracy": right.sum() / all_, "miou": iou.nanmean(), "mdice": dice.nanmean(), "mcc": mcc, "iou": iou}
+
+
+def boundary_f1(counts: Tensor) -> Tensor:
+    """The mean over classes of the harmonic mean of precision and recall of their borders.
+
+    Args:
+        counts: `(classes, 4)` as `boundary_counts` gives.
+
+    Returns:
+        `()` float64; classes without any border, true or predicted, have no part in it.
+    """
+    predicted, hit, true, found = counts.double().unbind(1)
+    # A side without border has no close pixel on the other either: 0, not 0 / 0.
+    precision, recall = hit / predicted.clamp(min=1), found / true.clamp(min=1)
+    f1 = 2 * precision * recall / (precision + recall).clamp(min=torch.finfo(torch.float64).tiny)
+    return f1.masked_fill(predicted + true == 0, math.nan).nanmean()
+
+
+class SegmentationScore(Metric):
+    """The five scores of a segmentation, from one confusion matrix and counts of border pixels.
+
+    A border pixel has a neighbour (of four) of another class; it is right if one of the same class lies within the
+    tolerance, in Euclidean distance, in the other segmentation. Void has no part in anything. Counts are whole numbers
+    that add up over batches and processes, so scores are of the data set, not means over images.
+
+    Args:
+        classes: how many there are.
+        tolerance: of borders, in pixels; 0.75 % of the image's diagonal if None.
+
+    Examples:
+        >>> score = SegmentationScore(classes=2)
+        >>> score.update(torch.tensor([[[0, 0, 1, 1]]]), torch.tensor([[[0, 1, 1, 255]]]))
+        >>> {name: round(value.item(), 3) for name, value in score.compute().items() if value.dim() == 0}
+        {'accuracy': 0.667, 'miou': 0.5, 'mdice': 0.667, 'mcc': 0.5, 'boundary_f1': 0.0}
+
+    Raises:
+        LoopeError: if a number is none.
+    """
+
+    is_differentiable = False
+    higher_is_better = True
+    full_state_update = False
+    confusion: Tensor
+    borders: Tensor
+
+    def __init__(self, classes: int, tolerance: float | None = None) -> None:
+        super().__init__()
+        self.classes = as_size(classes, "classes")
+        require(self.classes <= VOID, f"`classes` must be at most {VOID}, got {classes}.")
+        self.tolerance = None if tolerance is None else as_positive(tolerance, "tolerance")
+        self.add_state("confusion", torch.zeros(classes, classes, dtype=torch.int64), dist_reduce_fx="sum")
+        self.add_state("borders", torch.zeros(classes, 4, dtype=torch.int64), dist_reduce_fx="sum")
+
+    def update(self, preds: Tensor, target: Tensor) -> None:
+        """Add a batch.
+
+        Args:
+            preds: `(B, classes, H, W)` scores, or `(B, H, W)` classes.
+            target: `(B, H, W)` classes, or 255 for void.
+
+        Raises:
+            LoopeError: for other shapes, another number of classes, or values that are no class.
+        """
+        from torchmetrics.functional.classification import multiclass_confusion_matrix
+
+        self._check(preds, target)
+        given = preds.argmax(dim=1) if preds.dim() == 4 else preds
+        self.confusion += multiclass_confusion_matrix(
+            given, target, self.classes, ignore_index=VOID, validate_args=False
+        )
+        tolerance = TOLERANCE * math.hypot(*target.shape[1:]) if self.tolerance is None else self.tolerance
+        self.borders += boundary_counts(given, target, self.classes, tolerance)
+
+    def compute(self) -> dict[str, Tensor]:
+        """`accuracy`, `miou`, `mdice`, `mcc`, `boundary_f1`, and `iou`, `(classes,)`: float64."""
+        return {**scores_from_confusion(self.confusion), "boundary_f1": boundary_f1(self.borders)}
+
+    def _check(self, preds: Tensor, target: Tensor) -> None:
+        require(
+            target.dim() == 3 and preds.shape in (target.shape, (len(target), preds.shape[1], *target.shape[1:])),
+            f"`preds` must be (B, classes, H, W) or (B, H, W) for a `target` of (B, H, W), got {tuple(preds.shape)} "
+            f"and {tuple(target.shape)}.",
+        )
+        require(
+            preds.dim() == 3 or preds.shape[1] == self.classes,
+            f"The scores are of {preds.shape[1]} classes, the data of {self.classes}; use a model for {self.classes}.",
+        )
+        for name, labels in (("target", target), *([("preds", preds)] if preds.dim() == 3 else [])):
+            strange = labels[(labels < 0) | (labels >= self.classes) & ~((labels == VOID) & (name == "target"))]
+            if len(strange):
+                raise LoopeError(
+                    f"`{name}` has the values {sorted(set(strange.tolist()))[:5]}, but there are classes 0 to "
+                    f"{self.classes - 1}" + (f", and {VOID} for void." if name == "target" else ".")
+                )

@@ -1,0 +1,31 @@
+"""Any encoder into any vision transformer, and out again."""
+
+from loope.surgery.adapters.base import Adapter, Branch, Slot, WrapperAdapter, register_adapter
+from loope.surgery.attach import attach, detach, resize
+from loope.surgery.bake import bake
+from loope.surgery.checkpoint import load, save
+from loope.surgery.report import Report, report
+
+from loope.surgery import wrappers  # isort: skip
+from loope.surgery.adapters import timm_cait, timm_crossvit, timm_vit, transformers  # isort: skip  # they register themselves
+
+__all__ = [
+    "Adapter",
+    "Branch",
+    "Report",
+    "Slot",
+    "WrapperAdapter",
+    "attach",
+    "bake",
+    "detach",
+    "load",
+    "register_adapter",
+    "report",
+    "resize",
+    "save",
+    "timm_cait",
+    "timm_crossvit",
+    "timm_vit",
+    "transformers",
+    "wrappers",
+]

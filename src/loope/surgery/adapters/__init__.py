@@ -1,0 +1,1 @@
+"""How each kind of model is attached to."""

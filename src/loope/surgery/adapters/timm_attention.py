@@ -1,0 +1,99 @@
+"""The attention modules of timm, with positions: their own projections, norms and dropout, one fused kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from loope.core.errors import require
+from loope.surgery.masks import add_masks
+
+
+def attend(
+    attention: Any,
+    position: Any,
+    x: Tensor,
+    rope: Tensor | None = None,
+    attn_mask: Tensor | None = None,
+    is_causal: bool = False,
+    shared_rel_pos_bias: Tensor | None = None,
+) -> Tensor:
+    """`Attention`, `AttentionRope`, `EvaAttention` and BEiT's attention in one: they differ in what they leave out."""
+    require(
+        not is_causal, "Causal attention has no meaning with positions on a grid; call the model without is_causal."
+    )
+    gate = getattr(attention, "gate", None)
+    opening = gate(x).sigmoid() if gate is not None else None
+    q, k, v = project(attention, x)
+    if rope is not None:
+        q, k = (_own_rotation(attention, each, rope).type_as(v) for each in (q, k))
+    q, k, bias = position(q, k)
+    if getattr(attention, "relative_position_bias_table", None) is not None:
+        bias = add_masks(bias, attention._get_rel_pos_bias())
+    bias = add_masks(add_masks(bias, shared_rel_pos_bias), attn_mask)
+    dropout = attention.attn_drop.p if attention.training else 0.0
+    mixed = join_heads(F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout).transpose(1, 2))
+    mixed = attention.norm(mixed) if hasattr(attention, "norm") else mixed
+    mixed = mixed if opening is None else mixed * opening
+    projected: Tensor = attention.proj_drop(attention.proj(mixed))
+    return projected
+
+
+def project(attention: Any, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values, `(B, heads, tokens, d)` each.
+
+    The layers are called as modules, never read for their weights: hooks, LoRA and quantised layers must act.
+    """
+    heads = attention.num_heads
+    if attention.qkv is None:
+        q, k, v = (_heads(layer(x), attention) for layer in (attention.q_proj, attention.k_proj, attention.v_proj))
+    else:
+        packed = attention.qkv(x)
+        if getattr(attention, "q_bias", None) is not None:  # EVA and BEiT keep the bias beside a layer that has none
+            bias = torch.cat((attention.q_bias, attention.k_bias, attention.v_bias))
+            packed = packed + bias.to(packed.dtype)
+        q, k, v = packed.reshape(*x.shape[:2], 3, heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
+    if hasattr(attention, "q_norm"):
+        q, k = attention.q_norm(q), attention.k_norm(k)
+    if k.shape[1] != heads:  # fewer heads for keys and values than for queries
+        k, v = (each.repeat_interleave(heads // each.shape[1], dim=1) for each in (k, v))
+    return q, k, v
+
+
+def attend_talking_heads(attention: Any, position: Any, x: Tensor) -> Tensor:
+    """CaiT's attention mixes the heads' scores before and after the softmax, so no fused kernel fits it."""
+    batch, tokens, dim = x.shape
+    q, k, v = attention.qkv(x).reshape(batch, tokens, 3, attention.num_heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
+    q, k, bias = position(q, k)
+    scores = (q * attention.scale) @ k.transpose(-2, -1)
+    scores = scores if bias is None else scores + bias
+    weights = attention.proj_l(scores.permute(0, 2, 3, 1)).permute(0, 3, 1, 2).softmax(dim=-1)
+    weights = attention.attn_drop(attention.proj_w(weights.permute(0, 2, 3, 1)).permute(0, 3, 1, 2))
+    mixed = (weights @ v).transpose(1, 2).reshape(batch, tokens, dim)
+    projected: Tensor = attention.proj_drop(attention.proj(mixed))
+    return projected
+
+
+def join_heads(mixed: Tensor) -> Tensor:
+    """`(B, tokens, heads, d)` to `(B, tokens, D)`.
+
+    Which fused kernel runs, and so how its result lies in memory, depends on whether the bias wants gradients; a graph
+    that was captured without them must not rely on it.
+    """
+    if torch.compiler.is_compiling():
+        mixed = mixed.clone(memory_format=torch.contiguous_format)
+    return mixed.flatten(2)
+
+
+def _heads(x: Tensor, attention: Any) -> Tensor:
+    return x.reshape(*x.shape[:2], -1, attention.head_dim).transpose(1, 2)
+
+
+def _own_rotation(attention: Any, x: Tensor, rope: Tensor) -> Tensor:
+    from timm.layers import apply_rot_embed_cat
+
+    count, half = attention.num_prefix_tokens, getattr(attention, "rotate_half", False)
+    return torch.cat((x[:, :, :count], apply_rot_embed_cat(x[:, :, count:], rope, half=half)), dim=2)

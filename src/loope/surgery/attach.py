@@ -1,0 +1,241 @@
+"""`attach` and `detach`: any encoder into any vision transformer, and out again."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import torch
+from torch import nn
+
+from loope.core.errors import LoopeError, one_of, require
+from loope.core.grid import Grid, GridLike, as_grid
+from loope.encoders import PositionalEncoder, create_encoder
+from loope.encoders.learned import Learned
+from loope.surgery import specs
+from loope.surgery.adapters.base import Adapter, Branch, adapter_for
+from loope.surgery.hooks import is_wired
+from loope.surgery.host import Host, fit_table
+from loope.surgery.overrides import override_methods, restore_methods
+from loope.surgery.report import start_note
+from loope.surgery.state import Attachment, all_attachments, attachment_of, sole_attachment
+
+EncoderChoice: TypeAlias = "str | Sequence[str | tuple[str, dict[str, Any]]]"
+PREFIXES = ("none", "learned")
+
+
+def attach(
+    model: nn.Module,
+    encoder: EncoderChoice,
+    *,
+    keep_own: bool = False,
+    prefix: str | None = None,
+    freeze_backbone: bool = False,
+    **options: Any,
+) -> nn.Module:
+    """Put an encoder, or several, into a timm or transformers model, in place; `loope.report` says what was done.
+
+    Args:
+        model: a vision transformer, pretrained or not.
+        encoder: a name, or a list of names and (name, options) pairs whose encoders all act.
+        keep_own: leave the model's own encoding at work, and add to it; it is set aside otherwise.
+        prefix: what class, distillation and register tokens get: "none", no position, or "learned", a vector each, that
+            starts from the model's own.
+        freeze_backbone: train the encoder alone.
+        options: of the encoder, if there is one; `init="own"` starts "learned" from the model's own table.
+
+    Returns:
+        The model, so that `model = attach(model, ...)` is safe.
+
+    Raises:
+        LoopeError: if the model is not known, has something attached, or cannot take the encoder.
+    """
+    adapter = adapter_for(model)
+    require(
+        not is_wired(model),
+        f"This {type(model).__name__} has something attached already, to it, a part of it or the model around it; call "
+        "loope.detach first.",
+    )
+    branches = adapter.branches()
+    init = options.pop("init", None)
+    chosen = _chosen(encoder, options)
+    if init is not None:
+        _check_init(init, chosen, branches)
+    made = [
+        [encoder_for(branch, name, each).to(next(branch.patch_embed.parameters())) for name, each in chosen]
+        for branch in branches
+    ]
+    prefix = prefix or _default_prefix(init, branches[0], made[0])
+    one_of("prefix", prefix, PREFIXES)
+    for branch, encoders in zip(branches, made, strict=True):
+        _check_fit(adapter, branch, encoders)
+    spec: specs.Spec = {"encoders": chosen, "keep_own": keep_own, "prefix": prefix}
+    host = Host(adapter, branches, [branch.grid for branch in branches])
+    attachment = Attachment(host, made, spec)
+    if init == "own":
+        for branch, encoders in zip(branches, made, strict=True):
+            _copy_own_table(branch, encoders[0])
+    if prefix == "learned":
+        for branch in branches:
+            _add_prefix_vectors(attachment, branch)
+    require(
+        not freeze_backbone or any(True for _ in attachment.parameters()),
+        f"{specs.names(spec)} has no parameters, so with freeze_backbone=True nothing would train.",
+    )
+    if not keep_own:
+        attachment.set_aside()
+    if freeze_backbone:
+        host.frozen = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        model.requires_grad_(False)
+    model.loope = attachment.train(model.training)
+    attachment.wire()
+    override_methods(model)
+    host.note = start_note(attachment, init)
+    return model
+
+
+def detach(model: nn.Module) -> None:
+    """Take the encoders out and put the model's own encoding back, bit for bit.
+
+    A model that was resized while attached keeps its size, with its own table resampled to it.
+
+    Raises:
+        LoopeError: if nothing is attached.
+    """
+    attachment = sole_attachment(model)
+    require(not attachment.baked, "The model was frozen for deployment, and its own encoding dropped; load it anew.")
+    attachment.unwire()
+    restore_methods(model)
+    attachment.restore()
+    for parameter in attachment.host.frozen:
+        parameter.requires_grad_(True)
+    del model.loope
+
+
+def resize(model: nn.Module, size: GridLike) -> None:
+    """Make a model take images of `size` (height, width) pixels: encoders and its own table are resampled.
+
+    Raises:
+        LoopeError: if the size is not a multiple of the patch size.
+    """
+    pixels = as_grid(size, "size")
+    adapter = adapter_for(model)
+    attachment = attachment_of(model)
+    branches = attachment.branches if attachment else adapter.branches()
+    side = branches[0].patch_size
+    if pixels.height % side or pixels.width % side:
+        nearest = "x".join(str(max(side, round(length / side) * side)) for length in pixels)
+        raise LoopeError(f"The size must be a multiple of the patch size {side}, got {pixels}; use {nearest}.")
+    if attachment:
+        require(not attachment.baked or pixels == branches[0].pixels, "The model is frozen for its size; load it anew.")
+        for number, branch in enumerate(branches):
+            _try_resize(attachment.encoders_of(number), branch, pixels)
+    adapter.set_geometry(pixels)
+    grids = [branch.grid for branch in adapter.branches()]
+    if attachment:
+        for each in all_attachments(model):
+            each.fit(grids)
+        attachment.host.fit(grids)
+        return
+    for branch, grid in zip(branches, grids, strict=True):
+        old, branch.grid = branch.grid, grid
+        fit_table(branch, old)
+
+
+def _chosen(encoder: EncoderChoice, options: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    if isinstance(encoder, str):
+        return [(encoder, options)]
+    require(
+        isinstance(encoder, Sequence) and not (isinstance(encoder, tuple) and len(encoder) == 2 and _is_pair(encoder)),
+        f"`encoder` must be a name or a list of names and (name, options) pairs, got {encoder!r}.",
+    )
+    for each in encoder:
+        require(
+            isinstance(each, str) or _is_pair(each),
+            f"An encoder in a list must be a name or a (name, options) pair, got {each!r}.",
+        )
+    chosen = [(each, {}) if isinstance(each, str) else (each[0], dict(each[1])) for each in encoder]
+    require(bool(chosen), "Name at least one encoder; 'none' stands for no position.")
+    require(
+        not options,
+        f"Options of several encoders go with their names: [('{chosen[0][0]}', {options!r}), ...].",
+    )
+    return chosen
+
+
+def _default_prefix(init: str | None, branch: Branch, encoders: Sequence[PositionalEncoder]) -> str:
+    """What prefix tokens get if nobody says: what the encoder wants, and with the own table their own vectors."""
+    wanted = (init == "own" and branch.table_prefix) or any(each.prefix == "learned" for each in encoders)
+    return "learned" if wanted and branch.prefix else "none"
+
+
+def _is_pair(value: Any) -> bool:
+    return (
+        isinstance(value, tuple | list) and len(value) == 2 and isinstance(value[0], str) and isinstance(value[1], dict)
+    )
+
+
+def _try_resize(encoders: Sequence[PositionalEncoder], branch: Branch, pixels: Grid) -> None:
+    """Let copies of the encoders go first, so that one that cannot follow leaves the model as it was."""
+    grid = Grid(max(1, pixels.height // branch.patch_size), max(1, pixels.width // branch.patch_size))
+    for encoder in encoders:
+        copy.deepcopy(encoder).resize(grid)
+
+
+def encoder_for(branch: Branch, name: str, options: dict[str, Any]) -> PositionalEncoder:
+    """A new encoder that fits a branch, on the CPU in float32."""
+    return create_encoder(
+        name,
+        branch.dim,
+        branch.grid,
+        patch_size=branch.patch_size,
+        channels=branch.channels,
+        heads=branch.heads,
+        depth=len(branch.blocks),
+        **options,
+    )
+
+
+def _check_fit(adapter: Adapter, branch: Branch, encoders: Sequence[PositionalEncoder]) -> None:
+    for encoder in encoders:
+        if {"rotate", "bias"} & set(encoder.hooks()):
+            known = adapter.known_attentions()
+            strange = {type(each).__name__ for each in branch.attentions if known and type(each) not in known}
+            require(
+                not strange and type(adapter).attend is not Adapter.attend,
+                f"{encoder.name!r} acts in attention, and that of this model ({' '.join(strange) or 'no `attend`'}) is "
+                "not known from the inside; additive and conditional encoders can be attached.",
+            )
+        if "mix" in encoder.hooks():
+            require(
+                any(encoder.mixes_after(layer) for layer in range(len(branch.blocks))),
+                f"{encoder.name!r} acts after none of the model's {len(branch.blocks)} blocks; choose one of them.",
+            )
+
+
+def _check_init(init: Any, chosen: list[tuple[str, dict[str, Any]]], branches: Sequence[Branch]) -> None:
+    require(init == "own", f"`init` can only be 'own', got {init!r}.")
+    require([name for name, _ in chosen] == ["learned"], "`init='own'` is for the encoder 'learned' alone.")
+    require(
+        all(branch.table is not None and branch.table.value is not None for branch in branches),
+        "`init='own'` needs a model with a position table of its own; this one has none.",
+    )
+
+
+def _copy_own_table(branch: Branch, encoder: PositionalEncoder) -> None:
+    assert isinstance(encoder, Learned)  # noqa: S101  (`_check_init` has seen to both)
+    assert branch.table is not None  # noqa: S101
+    with torch.no_grad():
+        encoder.table.copy_(branch.table.value[:, branch.table_prefix :])
+
+
+def _add_prefix_vectors(attachment: Attachment, branch: Branch) -> None:
+    if not branch.prefix:
+        return
+    require(branch.entry is not None, "This model has no place where learned prefix vectors could be added.")
+    like = next(branch.patch_embed.parameters())
+    vectors = torch.zeros(1, branch.prefix, branch.dim, device=like.device, dtype=like.dtype)
+    if branch.table is not None and branch.table.value is not None and branch.table_prefix == branch.prefix:
+        vectors.copy_(branch.table.value.detach()[:, : branch.prefix])
+    attachment.prefixes[branch.name] = nn.Parameter(vectors)

@@ -1,0 +1,118 @@
+"""Deployment: encoders that do not depend on the image become constants."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from loope.core.errors import LoopeError, require
+from loope.core.grid import Grid, GridLike, as_grid
+from loope.encoders import PositionalEncoder
+from loope.encoders.rotary import Rotary, turn
+from loope.surgery.attach import resize
+from loope.surgery.state import Attachment, sole_attachment
+
+
+class Baked(PositionalEncoder):
+    """An encoder that has become a constant, for one grid."""
+
+    value: Tensor
+
+    def __init__(self, encoder: PositionalEncoder, value: Tensor):
+        super().__init__(encoder.dim, encoder.grid)
+        self.name = f"{encoder.name} (baked)"  # type: ignore[misc]
+        self.register_buffer("value", value.detach().to(encoder.dtype))
+
+    def resize(self, grid: GridLike) -> PositionalEncoder:
+        """Stays where it is.
+
+        Raises:
+            LoopeError: for another grid.
+        """
+        self.at(as_grid(grid), 0)
+        return self
+
+    def at(self, grid: Grid, layer: int) -> Tensor:
+        """The constant of a layer; one for all layers if they do not differ.
+
+        Raises:
+            LoopeError: on another grid than the one it was made for.
+        """
+        if grid != self.grid:
+            raise LoopeError(
+                f"The model was frozen for a grid of {self.grid}, got {grid}; freeze a copy for that size."
+            )
+        return self.value[layer if len(self.value) > 1 else 0]
+
+
+class BakedTable(Baked):
+    """Additive."""
+
+    def embed(self, images: Tensor | None, grid: Grid) -> Tensor:
+        """`(1, N, D)`."""
+        return self.at(grid, 0)
+
+
+class BakedRotation(Baked):
+    """Rotary: cosines and sines, `(layers, 2, heads or 1, N, d)`."""
+
+    def rotate(self, q: Tensor, k: Tensor, grid: Grid, layer: int) -> tuple[Tensor, Tensor]:
+        """Queries and keys turned."""
+        cos, sin = self.at(grid, layer).to(q.dtype).unbind(0)
+        return turn(q, cos, sin), turn(k, cos, sin)
+
+
+class BakedBias(Baked):
+    """Bias, `(layers, 1, heads, N, N)`."""
+
+    def bias(self, q: Tensor, grid: Grid, layer: int) -> Tensor:
+        """`(1, heads, N, N)`."""
+        return self.at(grid, layer).to(q.dtype)
+
+
+def bake(model: nn.Module, size: GridLike) -> None:
+    """Prepare an attached model for deployment at one image size, in place and for good.
+
+    Encoders that give every image the same become constants; LOOPE, PEG and contextual iRPE, which do not, stay as they
+    are. The model goes to eval mode, its parameters get no more gradients, and what was set aside is dropped.
+
+    Args:
+        model: a model with something attached.
+        size: (height, width) of the images.
+    """
+    attachment = sole_attachment(model)
+    require(not attachment.baked, "The model is frozen already; freeze a copy made before for another size.")
+    resize(model, size)
+    model.eval().requires_grad_(False)
+    attachment.unwire()
+    for number, branch in enumerate(attachment.branches):
+        encoders = [_baked(encoder, len(branch.blocks)) for encoder in attachment.encoders_of(number)]
+        attachment.encoders[number] = nn.ModuleList(encoders)
+    _drop_own(attachment)
+    attachment.wire()
+
+
+@torch.no_grad()
+def _baked(encoder: PositionalEncoder, depth: int) -> PositionalEncoder:
+    if encoder.reads_content or len(encoder.hooks()) != 1:
+        return encoder
+    grid = encoder.grid
+    if "embed" in encoder.hooks():
+        return BakedTable(encoder, encoder(None)[None]).eval()
+    if isinstance(encoder, Rotary):
+        return BakedRotation(encoder, _once(torch.stack([encoder.waves(grid, n) for n in range(depth)]))).eval()
+    if "bias" in encoder.hooks():
+        query = encoder._anchor.new_zeros(1, 1, grid.size, 1)  # not read
+        return BakedBias(encoder, _once(torch.stack([encoder.bias(query, grid, n) for n in range(depth)]))).eval()
+    return encoder
+
+
+def _once(layers: Tensor) -> Tensor:
+    """One entry instead of one for each layer, if all are equal."""
+    return layers[:1] if bool((layers == layers[0]).all()) else layers
+
+
+def _drop_own(attachment: Attachment) -> None:
+    attachment.baked = True
+    attachment.host.taken.clear()
+    attachment.own = nn.Module()

@@ -1,0 +1,125 @@
+"""What `attach` did to a model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from torch import nn
+
+from loope.surgery.state import Attachment, sole_attachment
+from loope.surgery.wrappers import unwrapped
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was replaced, added and set aside; `print` or `rich.print` it.
+
+    Attributes:
+        model: the model's class.
+        encoders: names of the encoders.
+        grids: the grid of each branch, as `14x14`.
+        set_aside: names of the model's own parameters that are out of use while attached.
+        parameters_added: number of new parameters.
+        parameters_set_aside: number of parameters out of use.
+        prefix_tokens: class, distillation and register tokens.
+        prefix: how they are treated: "none" or "learned".
+        keep_own: whether the model's own encoding goes on working.
+        notes: what a user should know besides.
+    """
+
+    model: str
+    encoders: list[str]
+    grids: list[str]
+    set_aside: list[str]
+    parameters_added: int
+    parameters_set_aside: int
+    prefix_tokens: int
+    prefix: str
+    keep_own: bool
+    notes: list[str]
+
+    def rows(self) -> list[tuple[str, str]]:
+        """The report line by line."""
+        policy = {"none": "no position", "learned": "a learned vector each"}[self.prefix]
+        shown = self.set_aside if len(self.set_aside) < 5 else [*self.set_aside[:3], f"{len(self.set_aside) - 3} more"]
+        own = "kept, encoders add to it" if self.keep_own else ", ".join(shown) or "the model has none"
+        return [
+            ("model", self.model),
+            ("encoder", " + ".join(self.encoders)),
+            ("grid", " and ".join(self.grids)),
+            ("own encoding", own if self.keep_own or not self.set_aside else f"set aside: {own}"),
+            ("parameters added", f"{self.parameters_added:,}"),
+            ("parameters set aside", f"{self.parameters_set_aside:,}"),
+            ("prefix tokens", f"{self.prefix_tokens}: {policy}" if self.prefix_tokens else "none in the blocks"),
+            *(("note", note) for note in self.notes),
+        ]
+
+    def __str__(self) -> str:
+        return "\n".join(f"{key:>20}  {value}" for key, value in self.rows())
+
+    def __rich__(self) -> Table:
+        from rich.table import Table
+
+        table = Table(title="loope.attach", show_header=False)
+        for row in self.rows():
+            table.add_row(*row)
+        return table
+
+
+# Nothing in a model tells whether it is pretrained, so these say "if". One is given whenever the output changes.
+SET_ASIDE = (
+    "if the model is pretrained: near chance until fine-tuned, for its weights expect the encoding that was set aside; "
+    "fine-tune it, or start from its own table with 'learned' and init='own'"
+)
+KEPT = (
+    "if the model is pretrained: less accurate until fine-tuned, with some encoders near chance, for its weights do "
+    "not expect what is added; measure it, and fine-tune it"
+)
+
+
+def report(model: nn.Module) -> Report:
+    """Say what `attach` did to a model.
+
+    Raises:
+        LoopeError: if nothing is attached.
+    """
+    model = unwrapped(model)
+    attachment = sole_attachment(model)
+    added = [*attachment.encoders.parameters(), *attachment.prefixes.parameters()]
+    names = [name.replace("/", ".") for name in attachment.host.taken]
+    encoders = attachment.encoders_of(0)
+    notes = [attachment.host.note] if attachment.host.note else []
+    if any(encoder.name == "irpe" and getattr(encoder, "mode", "") == "contextual" for encoder in encoders):
+        notes.append(
+            "contextual iRPE reads the queries: its bias is made anew for each image, which costs time and memory"
+        )
+    return Report(
+        model=type(model).__name__,
+        encoders=[encoder.name for encoder in encoders],
+        grids=[str(branch.grid) for branch in attachment.branches],
+        set_aside=names,
+        parameters_added=sum(parameter.numel() for parameter in added),
+        parameters_set_aside=sum(parameter.numel() for parameter in attachment.own.parameters()),
+        prefix_tokens=attachment.branches[0].prefix,
+        prefix=attachment.spec["prefix"],
+        keep_own=attachment.spec["keep_own"],
+        notes=notes,
+    )
+
+
+def start_note(attachment: Attachment, init: str | None) -> str | None:
+    """What to say of a model whose encoder starts from `init`, if its output changes."""
+    if _starts_as_it_was(attachment, init):
+        return None
+    return SET_ASIDE if attachment.host.taken else KEPT
+
+
+def _starts_as_it_was(attachment: Attachment, init: str | None) -> bool:
+    """Whether the model gives what it gave before: all that was set aside are tables that were copied whole."""
+    copied = all(slot is branch.table for branch, slot, _ in attachment.host.taken.values())
+    whole = attachment.spec["prefix"] == "learned" or not any(branch.table_prefix for branch in attachment.branches)
+    return init == "own" and not attachment.spec["keep_own"] and copied and whole

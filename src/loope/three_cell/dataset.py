@@ -1,0 +1,145 @@
+"""Three-Cell: three coloured cells, four geometric questions, labels that only position can answer.
+
+The definition is the paper's (Sec. "Three-Cell Experiment" and supplementary A.2); docs/three-cell.md says which gaps
+are closed here, and how.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from loope.core.grid import GridLike, as_size
+from loope.three_cell.batches import Batches, Stream
+from loope.three_cell.bits import by_task
+from loope.three_cell.questions import answer
+from loope.three_cell.recipe import Recipe
+from loope.three_cell.rendering import render
+from loope.three_cell.splits import FRACTIONS
+
+
+class ThreeCell(Dataset[tuple[Tensor, Tensor]]):
+    """A position probe: images with a red, a green and a blue cell, and six bits about where they are.
+
+    Only coordinates are stored; an image is drawn when it is asked for. The same arguments always give the same data.
+
+    Args:
+        size: samples of the whole; a split has its share of them.
+        grid: side length or (height, width) of the grid of cells.
+        cell: side of a cell in pixels; the patch size of the model.
+        seed: what the samples, and the parts that splits draw from, follow from.
+        split: "train", "val", "test", or None for `size` samples of no split.
+        sampler: "exact" (each distance case one third, uniform within it) or "paper" (the published procedure).
+        fractions: shares of train, val and test.
+        share_configurations: let splits draw from the same configurations instead of parts of their own.
+
+    Attributes:
+        cells: `(n, 3, 2)` int64, row and column of red, green, blue.
+        labels: `(n, 6)` int64, 0 or 1; `loope.three_cell.bits.BITS` names the bits.
+        grid: the grid of cells.
+        cell: side of a cell in pixels.
+        size: samples of the whole, of which this may be a split.
+        recipe: the arguments that decide where cells go.
+
+    Examples:
+        >>> data = ThreeCell(size=100, grid=(7, 9), cell=4)
+        >>> image, label = data[0]
+        >>> image.shape, label.tolist()
+        (torch.Size([3, 28, 36]), [0, 0, 1, 0, 1, 1])
+
+    Raises:
+        LoopeError: for a grid without three cells off one line, a size, cell, seed, split or sampler that is none, or
+            shares that do not add up.
+    """
+
+    def __init__(
+        self,
+        size: int = 10_000,
+        grid: GridLike = 14,
+        cell: int = 16,
+        seed: int = 0,
+        split: str | None = None,
+        *,
+        sampler: str = "exact",
+        fractions: Sequence[float] = FRACTIONS,
+        share_configurations: bool = False,
+    ):
+        self.recipe = Recipe.read(grid, seed, split, sampler, fractions, share_configurations)
+        self.grid = self.recipe.grid
+        self.size = as_size(size, "size")
+        self.cell = as_size(cell, "cell")
+        self.cells = self.recipe.draw(self.recipe.count(self.size), self.recipe.generator("samples"))
+        self.labels = answer(self.cells, self.grid)
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        """The image, `(3, h * cell, w * cell)` float32 in 0..1, and its label, `(6,)` int64."""
+        return self.render(self.cells[index][None])[0], self.labels[index]
+
+    def render(self, cells: Tensor, device: Any = None) -> Tensor:
+        """Draw `(B, 3, 2)` cells as `(B, 3, h * cell, w * cell)` float32 images in 0..1, on `device` if given."""
+        return render(cells, self.grid, self.cell, device)
+
+    def batches(
+        self, batch_size: int = 64, device: Any = None, *, shuffle: bool = False, drop_last: bool = False
+    ) -> Batches:
+        """Batches of images and labels, made on `device`: a loader without worker processes and without copies.
+
+        Examples:
+            >>> data = ThreeCell(size=100, grid=7, cell=2)
+            >>> [len(images) for images, labels in data.batches(64, shuffle=True)]
+            [64, 36]
+        """
+        return Batches(self, batch_size, device, shuffle, drop_last)
+
+    @classmethod
+    def stream(
+        cls,
+        seed: int = 0,
+        grid: GridLike = 14,
+        cell: int = 16,
+        split: str | None = None,
+        *,
+        sampler: str = "exact",
+        fractions: Sequence[float] = FRACTIONS,
+        rank: int = 0,
+    ) -> Stream:
+        """Endless fresh samples; with `split="train"` none that a val or test split of this seed could hold.
+
+        In distributed training the processes share the seed, which decides the splits, and differ in `rank`.
+
+        Examples:
+            >>> stream = ThreeCell.stream(seed=1, grid=7, cell=2, split="train")
+            >>> image, label = next(iter(stream))
+            >>> images, labels = next(iter(stream.batches(32)))
+            >>> images.shape, labels.shape
+            (torch.Size([32, 3, 14, 14]), torch.Size([32, 6]))
+        """
+        recipe = Recipe.read(grid, seed, split, sampler, fractions)
+        return Stream(recipe, as_size(cell, "cell"), rank)
+
+    def majority_rates(self) -> dict[str, float]:
+        """What the best constant answer scores here: for each sub-task, and their average.
+
+        A model that cannot see positions gives one answer to every image, and can score no more than this.
+
+        Examples:
+            >>> {task: round(rate, 3) for task, rate in ThreeCell(seed=0).majority_rates().items()}
+            {'distance': 0.667, 'orientation': 0.502, 'area': 0.526, 'vector_sum': 0.574, 'average': 0.567}
+        """
+        ones = self.labels.sum(0)
+        majority = torch.maximum(ones, len(self) - ones)
+        return by_task([count / len(self) for count in majority.tolist()])
+
+    def __repr__(self) -> str:
+        recipe = self.recipe
+        return (
+            f"ThreeCell({len(self):,} samples, grid={self.grid}, cell={self.cell}, seed={recipe.seed}, "
+            f"split={recipe.split!r}, sampler={recipe.sampler!r})"
+        )

@@ -1,0 +1,56 @@
+"""A real run of two processes: DDP finds a gradient for every parameter, without `find_unused_parameters`."""
+
+import subprocess
+import sys
+
+import pytest
+
+import loope
+from tests.surgery.models import MODELS
+
+PROGRAM = """
+import sys
+import peft
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+import loope
+from tests.surgery.models import MODELS, images, loss, make
+
+rank, store = int(sys.argv[1]), sys.argv[2]
+dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+pairs = [(name, encoder) for name in MODELS for encoder in loope.list_encoders()]
+lora = peft.LoraConfig(r=2, target_modules=["qkv"], modules_to_save=["loope"])
+for name, encoder in [*pairs, ("ViT", ["gilbert", "rope_mixed"]), ("ViT", "PEFT")]:
+    model = make(name).train()
+    loope.attach(model, "rope_mixed" if encoder == "PEFT" else encoder, prefix="learned")
+    wrapped = DistributedDataParallel(peft.get_peft_model(model, lora) if encoder == "PEFT" else model)
+    for step in range(2):  # the second step is where unused parameters are reported
+        loss(wrapped, images(model, seed=10 * rank + step)).backward()
+    trained = [parameter.grad.flatten() for parameter in model.parameters() if parameter.requires_grad]
+    both = [torch.empty(sum(map(len, trained))) for _ in range(2)]
+    dist.all_gather(both, torch.cat(trained))
+    assert torch.equal(*both), (name, encoder)
+    assert both[0].any()
+    del wrapped
+print(len(pairs), "pairs agree", flush=True)
+dist.barrier()
+dist.destroy_process_group()  # its threads must not outlive the interpreter
+"""
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_ddp(tmp_path):
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, str(rank), str(tmp_path / "store")],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    for process in processes:
+        out, err = process.communicate(timeout=600)
+        assert process.returncode == 0, err
+        assert f"{len(MODELS) * len(loope.list_encoders())} pairs agree" in out

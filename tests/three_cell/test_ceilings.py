@@ -1,0 +1,79 @@
+"""What can be scored without positions, or with some of them: against plain counting in fractions."""
+
+from collections import defaultdict
+from fractions import Fraction
+
+import pytest
+import torch
+
+from loope.core.errors import LoopeError
+from loope.core.grid import Grid
+from loope.three_cell import ThreeCell
+from loope.three_cell.bits import by_task
+from loope.three_cell.ceilings import ceiling_if_alike, ceilings
+from tests.three_cell.reference import label, triples
+
+
+def counted(grid, sees):
+    """The best scores of a model to which triples with the same `sees(red, green, blue)` are one, by counting."""
+    labelled = [(three, label(*grid, *three)) for three in triples(*grid)]
+    cases = [tuple(bits[:2]) for _, bits in labelled]
+    weight = {case: Fraction(1, 3 * cases.count(case)) for case in set(cases)}
+    groups = defaultdict(lambda: [[Fraction(0), Fraction(0)] for _ in range(6)])
+    for three, bits in labelled:
+        for place, bit in enumerate(bits):
+            groups[sees(*three)][place][bit] += weight[tuple(bits[:2])]
+    best = by_task([sum(max(counts[place]) for counts in groups.values()) for place in range(6)])
+    return {task: float(rate) for task, rate in best.items()}
+
+
+def steps_from_red(red, green, blue):
+    return green[0] - red[0], green[1] - red[1], blue[0] - red[0], blue[1] - red[1]
+
+
+@pytest.mark.parametrize("grid", [Grid(3, 3), Grid(3, 5), Grid(4, 2)], ids=str)
+def test_ceilings_agree_with_counting(grid):
+    found = ceilings(grid)
+    relative = counted(grid, steps_from_red)
+    assert found.constant == pytest.approx(counted(grid, lambda red, green, blue: None), abs=1e-12)
+    assert found.relative == pytest.approx(relative, abs=1e-12)
+    assert relative["distance"] == relative["orientation"] == 1
+
+
+@pytest.mark.parametrize("grid", [Grid(3, 3), Grid(3, 5), Grid(4, 2)], ids=str)
+@pytest.mark.parametrize(
+    "look", [lambda r, c: r, lambda r, c: (r + 2 * c) % 5 - 7, lambda r, c: 10 * max(r, c) + min(r, c)]
+)
+def test_the_ceiling_of_cells_that_look_alike_agrees_with_counting(grid, look):
+    looks = torch.tensor([look(row, column) for row in range(grid.height) for column in range(grid.width)])
+    seen = counted(grid, lambda *cells: tuple(look(*cell) for cell in cells))
+    assert ceiling_if_alike(grid, looks) == pytest.approx(seen, abs=1e-12)
+
+
+def test_cells_that_all_look_alike_or_none_do():
+    grid = Grid(4, 5)
+    assert ceiling_if_alike(grid, torch.zeros(20, dtype=torch.long)) == pytest.approx(
+        ceilings(grid).constant, abs=1e-12
+    )
+    assert ceiling_if_alike(grid, torch.arange(20)) == pytest.approx(dict.fromkeys(ceilings(grid).constant, 1.0))
+
+
+def test_swapping_row_and_column_of_all_cells_turns_the_triangle_around():
+    row, column = Grid(5, 5).coordinates()
+    unordered = 5 * torch.maximum(row, column) + torch.minimum(row, column)
+    assert ceiling_if_alike(Grid(5, 5), unordered)["orientation"] == pytest.approx(0.5)
+
+
+def test_looks_that_do_not_fit_the_grid():
+    with pytest.raises(LoopeError, match="9 numbers for 3x3 cells"):
+        ceiling_if_alike(Grid(3, 3), torch.arange(8))
+
+
+def test_samples_come_near_the_constant_ceiling():
+    found = ceilings(Grid(6, 6)).constant
+    assert ThreeCell(100_000, 6, seed=1).majority_rates() == pytest.approx(found, abs=0.01)
+
+
+def test_thin_grids_have_none():
+    with pytest.raises(LoopeError, match="not on one line"):
+        ceilings(Grid(1, 5))

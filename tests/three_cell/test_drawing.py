@@ -1,0 +1,28 @@
+"""Drawings of Three-Cell: what they show, not how it looks."""
+
+import torch
+
+import loope
+from loope import plots
+from loope.three_cell.bits import in_words
+
+
+def test_samples_are_drawn_with_their_answers():
+    data = loope.ThreeCell(6, (4, 6), cell=1)
+    figure = drawing.samples(data.cells, data.labels, data.grid, columns=3)
+    assert len(figure.axes) == 6
+    for ax, (image, label) in zip(figure.axes, data, strict=True):
+        assert torch.equal(torch.as_tensor(ax.images[0].get_array().data).permute(2, 0, 1), image)
+        assert ax.get_xlabel().split("\n") == list(in_words(label.tolist()).values())
+    assert plots.png(figure).startswith(b"\x89PNG")
+
+
+def test_samplers_are_compared_by_place_and_length():
+    grid = loope.ThreeCell(1, 3).grid
+    corner = torch.tensor([[[0, 0], [0, 2], [1, 1]]]).repeat(50, 1, 1)
+    figure = drawing.samplers({"exact": loope.ThreeCell(90, 3).cells, "fixed": corner}, grid)
+    red = torch.as_tensor(figure.axes[2].images[0].get_array().data)
+    assert red[0, 0] == 9  # nine times as often as if all cells were alike
+    assert red.sum() == 9
+    assert figure.axes[3].images[0].get_array().data[0, 2] == 9
+    assert plots.png(figure).startswith(b"\x89PNG")
