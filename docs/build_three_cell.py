@@ -7,7 +7,7 @@ import torch
 from loope import plots
 from loope.core.files import write_atomic
 from loope.core.grid import Grid
-from loope.three_cell import ThreeCell
+from loope.three_cell import ThreeCell, drawing
 from loope.three_cell.ceilings import ceiling_if_alike, ceilings
 from loope.three_cell.sampling import count_triples
 

@@ -4,6 +4,7 @@ import torch
 
 import loope
 from loope import plots
+from loope.three_cell import drawing
 from loope.three_cell.bits import in_words
 
 
