@@ -8,7 +8,7 @@ import pytest
 from loope.cli.choices import shorten
 from tests.cli import fuzzing
 
-CODES = {0, 1, 2, 130}
+CODES = {0, 1, 2, 3, 130}
 MEMORY = 8 << 30  # bytes more than now: a line that asks for more fails instead of the machine
 
 
