@@ -2,18 +2,21 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+# Versions to install, such as constraints.txt, which CI uses; if empty, the newest ones that pyproject.toml allows.
+CONSTRAINTS ?=
+PIP := -m pip install --quiet --disable-pip-version-check --progress-bar off
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench docs clean
+.PHONY: help demo test test-all check format bench docs constraints clean
 
 help:  ## show this
-	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(READY): pyproject.toml
+$(READY): pyproject.toml $(CONSTRAINTS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "loope needs Python 3.10 or newer; set PYTHON=..."; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@echo "Installing into .venv (torch is large: this takes a few minutes, once) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --progress-bar off -e '.[dev]'
+	@$(BIN)/python $(PIP) $(if $(CONSTRAINTS),-c $(CONSTRAINTS)) -e '.[dev]'
 	@touch $@
 
 demo: $(READY)  ## train a small ViT with five encoders on Three-Cell, write a report (5 minutes)
@@ -22,6 +25,9 @@ demo: $(READY)  ## train a small ViT with five encoders on Three-Cell, write a r
 # One thread a worker: the workers already fill the cores.
 test: $(READY)  ## run the tests on all cores
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal -q
+
+test-all: $(READY)  ## run the slow tests: fuzzing, and the wheel in an empty environment
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal -q -m slow
 
 check: $(READY)  ## format, lint, types, import rules
 	@$(BIN)/ruff format --check .
@@ -40,6 +46,11 @@ docs: $(READY)  ## draw pictures and tables anew, build the documentation into b
 	@$(BIN)/python docs/build.py
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "Written: build/site/index.html"
+
+constraints:  ## renew constraints.txt with the newest versions that pyproject.toml allows
+	@rm -rf build/newest && $(PYTHON) -m venv build/newest
+	@build/newest/bin/python $(PIP) '.[dev]'
+	@{ echo "# What CI installs; \`make constraints\` renews it."; build/newest/bin/python -m pip freeze --exclude loope; } > constraints.txt
 
 clean:  ## remove the environment and everything made
 	rm -rf .venv out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

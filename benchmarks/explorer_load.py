@@ -13,9 +13,11 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 from urllib.request import urlopen
 
 from PIL import Image
@@ -35,7 +37,17 @@ class Answer(NamedTuple):
     took: float
 
 
-def request(number: int) -> tuple[str, str, bytes | None]:
+class Server(NamedTuple):
+    """A running explorer."""
+
+    port: int
+    pid: int
+
+
+Request: TypeAlias = tuple[str, str, bytes | None]  # method, path, body
+
+
+def request(number: int) -> Request:
     """Method, path and body of the request of that number."""
     encoders, kind = loope.list_encoders(), number % 40
     if kind < 16:
@@ -53,7 +65,9 @@ def request(number: int) -> tuple[str, str, bytes | None]:
     return "GET", ("/api/similarity/nosuch/14x14/768.bin", "/api/three-cell/red/4-0-1-2-3-4.json")[kind % 2], None
 
 
-async def visitor(port: int, numbers: range, start: float, seen: list[Answer]) -> None:
+async def visitor(
+    port: int, numbers: range, start: float, seen: list[Answer], request: Callable[[int], Request] = request
+) -> None:
     """One connection that sends its requests when they are due; if answers come late, so do the next, and it shows."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     for number in numbers:
@@ -93,18 +107,25 @@ def processor_seconds(pid: int) -> float:
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
+@contextmanager
+def started() -> Iterator[Server]:
+    """The explorer as a user would start it, once it answers."""
+    command = [sys.executable, "-m", "loope", "explore", "--port", "0", "--no-browser"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as process:  # noqa: S603
+        try:
+            address = re.search(r"http://127\.0\.0\.1:(\d+)", process.stdout.readline())
+            urlopen(f"{address[0]}/api/catalogue.json").close()  # noqa: S310  (torch is loaded now)
+            yield Server(int(address[1]), process.pid)
+        finally:
+            process.terminate()
+
+
 def main() -> None:
     """Start, load, print, and fail if a claim does not hold."""
-    command = [sys.executable, "-m", "loope", "explore", "--port", "0", "--no-browser"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as server:  # noqa: S603
-        try:
-            address = re.search(r"http://127\.0\.0\.1:(\d+)", server.stdout.readline())
-            urlopen(f"{address[0]}/api/catalogue.json").close()  # noqa: S310  (torch is loaded now)
-            before = processor_seconds(server.pid)
-            seen, memory = asyncio.run(load(int(address[1]), server.pid))
-            spent = processor_seconds(server.pid) - before
-        finally:
-            server.terminate()
+    with started() as server:
+        before = processor_seconds(server.pid)
+        seen, memory = asyncio.run(load(server.port, server.pid))
+        spent = processor_seconds(server.pid) - before
     statuses = Counter(answer.status for answer in seen)
     times = sorted(answer.took for answer in seen if answer.due >= WARM)
     p50, p99 = statistics.median(times), times[int(0.99 * len(times))]

@@ -1,4 +1,4 @@
-"""Finding: how often LOOPE's one-channel map is off everywhere before training starts, with ReLU and with GELU.
+"""Finding: how often LOOPE's one-channel map is off everywhere before training starts.
 
 A map that a ReLU has set to zero for every image passes no gradient: X_C is then the same for all images, and stays so.
 """
@@ -8,15 +8,18 @@ import torch
 import loope
 
 SEEDS = 200
+STARTS = (("relu", "torch"), ("gelu", "torch"), ("relu", "live"))
 
 
-def dead_share(activation: str) -> float:
+def dead_share(activation: str, initialization: str) -> float:
     """Share of seeds for which the generator's map is the same at all patches of all images."""
     images = torch.rand(8, 3, 224, 224, generator=torch.Generator().manual_seed(0)) * 2 - 1
     dead = 0
     for seed in range(SEEDS):
         torch.manual_seed(seed)
-        encoder = loope.create_encoder("loope", 16, 14, patch_size=16, activation=activation, mixer="none").eval()
+        encoder = loope.create_encoder(
+            "loope", 16, 14, patch_size=16, activation=activation, initialization=initialization, mixer="none"
+        ).eval()
         with torch.no_grad():
             offsets = encoder.offsets(images)
         dead += bool((offsets == offsets[0, 0]).all())
@@ -24,5 +27,5 @@ def dead_share(activation: str) -> float:
 
 
 if __name__ == "__main__":
-    for activation in ("relu", "gelu"):
-        print(f"{activation}: {dead_share(activation):.1%} of {SEEDS} seeds start with a dead generator")
+    for start in STARTS:
+        print(f"{start[0]}, {start[1]} initialization: {dead_share(*start):.1%} of {SEEDS} seeds start dead")

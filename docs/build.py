@@ -10,15 +10,8 @@ import torch
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 
-import build_claims
-import build_curves
 import build_explorer
-import build_frequencies
-import build_generators
 import build_pesi
-import build_pets
-import build_replication
-import build_results
 import build_scaling
 import build_three_cell
 import build_walkthrough
@@ -29,6 +22,7 @@ from loope.encoders.describe import describe
 from loope.explorer.export import export
 from loope.orders import create_order, list_orders
 from loope.reports import plots
+from replication import claims, figures, pets, segmentation
 from tests.attach import matrix
 
 GRID = Grid(14, 14)
@@ -62,14 +56,11 @@ TABLES = {
     ("README.md", "encoders"): encoders_table,
     ("docs/encoders.md", "encoders"): encoders_table,
     ("docs/attach.md", "matrix"): matrix.table,
+    ("README.md", "replication"): claims.summary,
+    ("docs/results/segmentation.md", "table3"): segmentation.table3,
+    ("docs/results/segmentation.md", "classes"): segmentation.classes,
+    ("docs/results/segmentation.md", "minutes"): segmentation.minutes,
     **build_pesi.TABLES,
-    **build_results.TABLES,
-    **build_replication.TABLES,
-    **build_curves.TABLES,
-    **build_pets.TABLES,
-    **build_generators.TABLES,
-    **build_claims.TABLES,
-    **build_frequencies.TABLES,
     **build_scaling.TABLES,
     **build_three_cell.TABLES,
 }
@@ -97,8 +88,9 @@ def main() -> None:
     build_pesi.draw(images)
     build_three_cell.draw(images)
     build_explorer.draw(images)
-    build_replication.draw(images)
-    build_pets.draw(images)
+    page.write()
+    figures.draw(images)
+    pets.draw(images)
     if (Path(os.environ.get("LOOPE_WEIGHTS", "")) / build_walkthrough.WEIGHTS).is_file():
         build_walkthrough.draw(images)
     else:

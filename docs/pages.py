@@ -11,6 +11,7 @@ from loope.explorer.export import export
 
 ROOT = Path(__file__).parent.parent
 FORMULA = re.compile(r"^```math\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+SESSION = re.compile(r"^```python(\n>>>)", re.MULTILINE)
 
 
 def on_pre_build(config: MkDocsConfig) -> None:
@@ -28,6 +29,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
-    """Formulas become MathML, which browsers draw without a script; links to the project's files become the site's."""
+    """Prepare a page for the site.
+
+    Formulas become MathML, which browsers draw without a script; sessions are named so, which GitHub does not draw in
+    colour, and lose their prompts when copied; links to the project's files become the site's.
+    """
     markdown = FORMULA.sub(lambda found: convert(" ".join(found[1].split()), display="block"), markdown)
+    markdown = SESSION.sub("```pycon\\1", markdown)
     return markdown.replace("](../examples/", "](examples/").replace("](../../examples/", "](../examples/")

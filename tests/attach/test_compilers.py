@@ -1,4 +1,4 @@
-"""torch.compile, torch.export and ONNX with attached models: every encoder in every model."""
+"""torch.compile, torch.export, tracing and ONNX with attached models: every encoder in every model."""
 
 import logging
 from functools import cache
@@ -59,6 +59,32 @@ def test_export_and_onnx_with_a_dynamic_batch(name, encoder):
         torch.testing.assert_close(out, expected, atol=1e-4, rtol=1e-4)
         (out, *_) = session.run(None, {argument: pixels.numpy()})
         np.testing.assert_allclose(out, expected.numpy(), atol=1e-4, rtol=1e-4)
+
+
+@every_model
+@pytest.mark.parametrize("encoder", ["peg", "rope_mixed"])  # between blocks, where tokens are counted, and in attention
+@pytest.mark.filterwarnings("ignore")  # the tracer's, and what it asks transformers' models for
+def test_trace(name, encoder):
+    model = make_attached(name, encoder, prefix="learned").requires_grad_(False)
+    traced = torch.jit.trace(model, images(model), strict=False)
+    pixels = images(model, batch=5, seed=1)
+    out = traced(pixels)
+    out = next(iter(out.values())) if isinstance(out, dict) else out
+    torch.testing.assert_close(out, predict(model, pixels), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("encoder", sorted(KINDS))
+@pytest.mark.filterwarnings("ignore")  # the exporter is deprecated, and says so in several ways
+def test_onnx_by_tracing(encoder, tmp_path):
+    model = make_attached("ViT", encoder)
+    axes = {"x": {0: "batch"}}
+    torch.onnx.export(
+        model, (images(model),), tmp_path / "m.onnx", input_names=["x"], dynamic_axes=axes, dynamo=False, verbose=False
+    )
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
+    pixels = images(model, batch=5, seed=1)
+    (out, *_) = session.run(None, {"x": pixels.numpy()})
+    np.testing.assert_allclose(out, predict(model, pixels).numpy(), atol=1e-4, rtol=1e-4)
 
 
 def onnx_session(program: torch.export.ExportedProgram, optimize: bool) -> onnxruntime.InferenceSession:

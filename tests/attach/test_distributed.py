@@ -10,6 +10,7 @@ from tests.attach.models import MODELS
 
 PROGRAM = """
 import sys
+import peft
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
@@ -19,10 +20,11 @@ from tests.attach.models import MODELS, images, loss, make
 rank, store = int(sys.argv[1]), sys.argv[2]
 dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
 pairs = [(name, encoder) for name in MODELS for encoder in loope.list_encoders()]
-for name, encoder in [*pairs, ("ViT", ["gilbert", "rope_mixed"])]:
+lora = peft.LoraConfig(r=2, target_modules=["qkv"], modules_to_save=["loope"])
+for name, encoder in [*pairs, ("ViT", ["gilbert", "rope_mixed"]), ("ViT", "PEFT")]:
     model = make(name).train()
-    loope.attach(model, encoder, prefix="learned")
-    wrapped = DistributedDataParallel(model)
+    loope.attach(model, "rope_mixed" if encoder == "PEFT" else encoder, prefix="learned")
+    wrapped = DistributedDataParallel(peft.get_peft_model(model, lora) if encoder == "PEFT" else model)
     for step in range(2):  # the second step is where unused parameters are reported
         loss(wrapped, images(model, seed=10 * rank + step)).backward()
     trained = [parameter.grad.flatten() for parameter in model.parameters() if parameter.requires_grad]

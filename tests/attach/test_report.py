@@ -1,10 +1,11 @@
 """What `attach` says it did, against what was done."""
 
+import torch
 from rich.console import Console
 
 import loope
 from tests.attach.matrix import every_encoder, every_model
-from tests.attach.models import make
+from tests.attach.models import make, predict
 
 # Class, distillation and register tokens in the blocks, and the model's own encoding; else one and "pos_embed".
 PREFIX = {
@@ -45,7 +46,8 @@ def test_the_report_says_what_was_done(name, encoder):
     ours = {key: count for key, count in after.items() if key not in before and key not in kept}
     assert report.parameters_added == sum(ours.values())
     assert (report.prefix_tokens, report.prefix, report.keep_own) == (tokens, "learned", False)
-    assert ["contextual iRPE" in note for note in report.notes] == [True] * (encoder == "irpe")
+    assert [note for note in report.notes if "contextual iRPE" in note] == report.notes[1:]
+    assert len(report.notes) == 1 + (encoder == "irpe")
     console = Console(width=200, record=True)
     console.print(report)
     for shown in (str(report), console.export_text()):
@@ -76,3 +78,24 @@ def test_the_report_on_what_was_kept(name):
     assert "gilbert + peg" in str(report)
     assert "kept, encoders add to it" in str(report)
     assert ("no position" in str(report)) == bool(PREFIX.get(name, 1))
+
+
+def test_the_report_warns_unless_the_model_starts_as_it_was():
+    """The note stands exactly where the output changes: what a pretrained model knows is lost, or disturbed."""
+    for name, encoder, options in (
+        ("ViT", "learned", {"init": "own"}),
+        ("ViT", "learned", {"init": "own", "prefix": "none"}),
+        ("ViT", "learned", {"init": "own", "keep_own": True}),
+        ("ViT, no class token", "learned", {"init": "own"}),
+        ("CrossViT", "learned", {"init": "own"}),
+        ("HF DeiT", "learned", {"init": "own"}),
+        ("EVA", "learned", {"init": "own"}),  # its rotary encoding is set aside as well
+        ("ViT", "gilbert", {"keep_own": True}),
+        ("ViT", "rope_mixed", {}),
+    ):
+        model = make(name)
+        before = predict(model)
+        report = loope.attach(model, encoder, **options)
+        same = torch.allclose(predict(model), before, atol=1e-5)
+        assert ("fine-tune" in str(report)) != same, (name, encoder, options)
+        assert ("set aside" in "".join(report.notes)) == (not same and not report.keep_own), (name, encoder, options)

@@ -15,6 +15,11 @@ from typer.testing import CliRunner
 from loope.attach import load
 from loope.cli.main import app
 from loope.core.errors import LoopeError
+from loope.experiments import campaign, preflight
+from loope.experiments import runner as runner_of_runs
+from loope.experiments.presets import three_cell_run
+from loope.experiments.results import folder_of
+from tests.engine.test_lock import held
 
 runner = CliRunner()
 
@@ -84,15 +89,57 @@ def test_run_prints_its_table_as_json_and_nothing_else(tmp_path):
 
 
 def test_a_failed_run_is_told_and_gives_exit_code_1(tmp_path, monkeypatch):
-    monkeypatch.delenv("LOOPE_DATA", raising=False)
-    shown = loope(
-        "run", "table1", "--preset", "laptop", "--only", "Oxford-IIIT / ViT* | No PE", "--on", "here",
-        "--out", tmp_path, code=1,
-    )  # fmt: skip
+    def broken(run, folder):
+        raise ZeroDivisionError("no such luck")
+
+    monkeypatch.setattr(runner_of_runs, "_measure", broken)
+    words = ("--preset", "smoke", "--only", "Static", "--out", tmp_path)
+    shown = loope("run", "table5", *words, "--on", "here", code=1)
     assert "failed" in shown
-    assert "set LOOPE_DATA" in " ".join(shown.split())
-    told = loope("status", "table1", "--out", tmp_path)
-    assert "set LOOPE_DATA" in " ".join(told.split())
+    assert "no such luck" in " ".join(shown.split())
+    assert "no such luck" in " ".join(loope("status", "table5", *words).split())
+
+
+def test_missing_data_are_told_once_before_anything_starts(tmp_path, monkeypatch):
+    monkeypatch.delenv("LOOPE_DATA", raising=False)
+    monkeypatch.setattr(campaign, "execute", lambda *args: pytest.fail("a run was started"))
+    with pytest.raises(LoopeError) as stopped:
+        loope("run", "table1", "--only", "Oxford*", "--out", tmp_path)
+    assert str(stopped.value).count("LOOPE_DATA") == 1
+    assert not tmp_path.joinpath("runs").exists()
+
+
+def test_what_can_run_does_so_and_the_rest_is_told(tmp_path, monkeypatch):
+    causes = []
+
+    def some(runs, settings):
+        causes.append(len(runs))
+        return {run: "The moon is missing; put it up." for run in runs if run.encoder.name == "gilbert"}
+
+    monkeypatch.setattr(preflight, "obstacles", some)
+    words = ("run", "table5", "--preset", "smoke", "--only", "Static", "--only", "LOOPE", "--out", tmp_path)
+    shown = " ".join(loope(*words, code=1).split())
+    assert "1 of 2 runs are done" in shown
+    assert shown.count("The moon is missing") == 1
+    monkeypatch.setattr(preflight, "obstacles", lambda runs, settings: causes.append(len(runs)) or {})
+    loope(*words)
+    assert causes == [2, 1]  # what is done needs nothing any more
+
+
+@pytest.mark.parametrize("seen", [True, False])
+def test_a_run_that_another_process_trains_is_running_elsewhere(tmp_path, monkeypatch, seen):
+    """Seen before it would have begun, or only when it asks for the lock."""
+    run = three_cell_run("smoke", "none")
+    folder = folder_of(run, tmp_path / "runs")
+    if not seen:
+        monkeypatch.setattr("loope.experiments.results.is_locked", lambda folder: False)
+    words = ("run", "table4", "--preset", "smoke", "--only", "No PE*", "--out", tmp_path, "--on", "here")
+    with held(folder, "LOCK_EX"):
+        shown = loope(*words, code=3)
+    assert f"running elsewhere: {run.name}" in "".join(shown.split("\n"))
+    assert "failed" not in shown
+    assert not (folder / "failed.json").exists()
+    assert "running elsewhere" not in loope(*words)
 
 
 def test_plots_belong_to_the_report(tmp_path):

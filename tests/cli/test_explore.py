@@ -9,9 +9,9 @@ import pytest
 import torch
 import uvicorn
 
-from loope.cli import explore as command
 from loope.cli import main as cli
 from loope.explorer.guard import Guard
+from loope.explorer.server import Connection
 from tests.cli.test_cli import python, runner
 
 
@@ -26,6 +26,7 @@ def served(monkeypatch):
             each.close()
 
     monkeypatch.setattr(uvicorn.Server, "run", run)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # which the command would set for its process
     return seen
 
 
@@ -41,7 +42,7 @@ def test_it_listens_on_this_machine_and_opens_the_browser(served, monkeypatch):
     assert opened[0] in shown.output
     assert isinstance(config.app, Guard)
     assert config.app.local
-    assert config.limit_concurrency == command.MOST_CONNECTIONS
+    assert config.http is Connection  # with its limits
     assert "Warning" not in shown.output
 
 
@@ -73,7 +74,7 @@ def test_a_port_that_is_taken_is_told_in_words(monkeypatch, capsys):
 
 
 def test_what_to_install_is_told(monkeypatch):
-    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    monkeypatch.setitem(sys.modules, "loope.explorer.server", None)  # it imports the web server
     shown = runner.invoke(cli.app, ["explore"])
     assert "pip install 'loope[explore]'" in str(shown.exception)
 

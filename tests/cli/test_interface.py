@@ -61,6 +61,7 @@ def test_help_has_an_example_that_names_the_command(name):
     words = name.split()[1:]
     shown = runner.invoke(cli.app, [*words, "--help"])
     assert shown.exit_code == 0
+    assert "[[" not in shown.output
     examples = re.search(r"Examples?:(.*)", shown.output, re.DOTALL)
     assert examples, shown.output
     assert name in examples[1]

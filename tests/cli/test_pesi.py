@@ -11,6 +11,8 @@ from typer.testing import CliRunner
 
 import loope
 from loope.cli import main as cli
+from loope.metrics import tables
+from loope.metrics.summary import summarize
 from tests.weights import weights
 
 runner = CliRunner(env={"COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"})
@@ -90,6 +92,24 @@ def test_a_checkpoint_and_an_encoder_side_by_side(tmp_path):
     )
 
 
+def test_the_encoder_at_work_is_measured_and_what_is_set_aside_by_name(tmp_path):
+    timm = pytest.importorskip("timm")
+    args = {"depth": 1, "embed_dim": 32, "num_heads": 2}
+    model = timm.create_model("vit_tiny_patch16_224", img_size=64, **args)
+    loope.attach(model, "rope_mixed")
+    path = loope.save(model, tmp_path / "m.safetensors", model_args=args)
+    told = as_json("--checkpoint", path)
+    (row,) = told["rows"]
+    scores = loope.pesi_from_similarity(loope.encoder_similarity(model.loope.encoders_of(0)[0]), (4, 4))
+    assert (row["name"], row["m_u"]) == ("m.safetensors: rope_mixed", scores.m_u.item())
+    assert told["set_aside"] == ["loope.own.pos_embed"]
+    assert "--table loope.own.pos_embed" in run("--checkpoint", path)
+    (own,) = as_json("--checkpoint", path, "--table", "loope.own.pos_embed")["rows"]
+    table = model.loope.own.pos_embed[0, 1:].view(4, 4, 32)
+    assert own["m_d"] == summarize(loope.cosine_similarity(table), (4, 4)).m_d
+    assert own["m_u"] != row["m_u"]
+
+
 def test_a_pretrained_vit_by_file_and_by_name():
     path = weights("vit_tiny_patch16_224.safetensors")
     (by_file,) = as_json("--checkpoint", path)["rows"]
@@ -107,6 +127,8 @@ def test_a_model_by_name_uses_its_own_grid(monkeypatch):
         asked.append((name, pretrained))
         return made
 
+    monkeypatch.setattr(tables, "missing_weights", lambda name: None)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)  # so that no hub is asked
     monkeypatch.setattr(timm, "create_model", create)
     (row,) = as_json("--model", "vit_tiny_patch16_224")["rows"]
     assert asked == [("vit_tiny_patch16_224", True)]
@@ -138,3 +160,18 @@ def test_mistakes_end_in_a_message(arguments, message, monkeypatch, capsys):
         cli.main()
     assert stopped.value.code == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_small_file_with_a_large_table(tmp_path):
+    save_file({"pos_embed": torch.rand(1, 10**6, 1)}, tmp_path / "m.safetensors")
+    shown = runner.invoke(cli.app, ["pesi", "--checkpoint", str(tmp_path / "m.safetensors")])
+    assert isinstance(shown.exception, loope.LoopeError)
+    assert "1000x1000" in str(shown.exception)
+
+
+def test_a_files_name_is_shown_as_text(tmp_path):
+    path = tmp_path / "[b]a\x1b[2J.safetensors"
+    save_file({"pos_embed": torch.rand(1, 9, 8)}, path)
+    shown = run("--checkpoint", path)
+    assert "[b]a\\x1b[2J" in shown
+    assert "\x1b" not in shown

@@ -1,18 +1,21 @@
 """`loope segment`, run as a user would."""
 
 import json
+import subprocess
 import sys
 
 import numpy as np
 import pytest
 import timm
 import torch
-from PIL import Image
+from PIL import EpsImagePlugin, Image
 from typer.testing import CliRunner
 
 import loope
 from loope.cli import main as cli
+from loope.cli import segment
 from loope.core.labels import Labels
+from loope.core.text import printable
 from loope.models import SETR, predict
 from tests.models.tiny import ARGS, make, vit
 
@@ -104,6 +107,85 @@ def test_photographs_that_lie_on_their_side_are_turned(checkpoint, photo, tmp_pa
     turned.save(tmp_path / "turned.png", exif=exif)
     told = json.loads(run(tmp_path / "turned.png", "--checkpoint", checkpoint, "--out", tmp_path, "--json"))
     assert told["size"] == [64, 96]
+
+
+HOSTILE = (
+    *("[/b]", "\x1b[2J\x1b]0;owned\x07", "[red]red[/red]", "$\\frac{", "_hidden", "a\nb"),
+    *("\u202egnirts", "\\", "[", "\x9b31m", "[link=http://a]b[/link]"),
+)
+
+
+def test_names_from_files_and_paths_are_shown_as_text(checkpoint, photo, tmp_path, monkeypatch, model):
+    monkeypatch.setattr(model, "labels", Labels("[bold]\x1b[31m", HOSTILE, ((1, 2, 3),) * len(HOSTILE)))
+    monkeypatch.setattr(segment, "_model", lambda path: model)
+    every = torch.arange(64 * 96).view(64, 96) % len(HOSTILE)
+    monkeypatch.setattr(segment, "_classes", lambda *_: every)
+    out = tmp_path / "[red]\x1b[2Jout[/red]"
+    told = run(photo, "--checkpoint", checkpoint, "--out", out)
+    assert not any(letter in told for letter in "\x1b\x07\x9b\u202e")
+    assert all(printable(name) in told for name in HOSTILE)
+    assert "[red]\\x1b[2Jout[/red]" in told.replace("\n", "")
+    names = [
+        each["name"] for each in json.loads(run(photo, "--checkpoint", checkpoint, "--out", out, "--json"))["classes"]
+    ]
+    assert sorted(names) == sorted(HOSTILE)  # for scripts, as they are
+
+
+def test_errors_show_names_as_text(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["loope", "segment", "\x1b[2J[/b].jpg", "--checkpoint", "m.safetensors"])
+    with pytest.raises(SystemExit):
+        cli.main()
+    told = capsys.readouterr().err
+    assert "\\x1b[2J[/b].jpg" in told
+    assert "\x1b[2J" not in told
+
+
+def test_scores_that_are_no_numbers_are_refused(model, photo, tmp_path):
+    with torch.no_grad():
+        model.decoder.classify.weight.fill_(3e38)
+    path = loope.save(model, tmp_path / "m.safetensors", model_args=ARGS)
+    assert "not numbers" in fails(photo, "--checkpoint", path, "--out", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("size", "options"),
+    [
+        ((1, 2_000_000), ()),  # 32x64,000,000, to fit the window
+        ((8_000, 8_000), ()),  # as a file
+        ((1_000, 1_000), ("--full", "--scale", 10)),
+    ],
+)
+def test_images_that_would_take_too_much_memory(size, options, checkpoint, tmp_path):
+    Image.new("1", size[::-1]).save(tmp_path / "large.png")
+    assert (tmp_path / "large.png").stat().st_size < 100_000
+    assert "50,000,000" in fails(tmp_path / "large.png", "--checkpoint", checkpoint, *options)
+
+
+def test_many_classes_at_once_take_memory_too(tmp_path):
+    made = SETR(vit((32, 48), depth=1), 255)
+    loope.attach(made, "gilbert")
+    path = loope.save(made, tmp_path / "m.safetensors", model_args={**ARGS, "depth": 1})
+    Image.new("1", (3000, 3000)).save(tmp_path / "large.png")
+    assert "with 255 classes up to 4,210,752" in fails(tmp_path / "large.png", "--checkpoint", path, "--full")
+
+
+def test_labels_have_names_of_a_sensible_length():
+    for wrong in ({"names": ("a" * 201,)}, {"name": "a" * 10**6}, {"names": (3,)}):
+        with pytest.raises(loope.LoopeError, match="up to 200 letters"):
+            Labels(**{"name": "a", "names": ("b",), "colours": ((0, 0, 0),), **wrong})
+    with pytest.raises(loope.LoopeError, match="three whole numbers"):
+        Labels("a", ("b",), ((0.5, 0, 0),))
+
+
+def test_an_eps_file_with_another_name_starts_no_program(checkpoint, tmp_path, monkeypatch):
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("started a program"))
+    monkeypatch.setattr(subprocess, "check_call", lambda *_, **__: pytest.fail("started a program"))
+    monkeypatch.setattr(EpsImagePlugin, "gs_binary", "gs")
+    (tmp_path / "a.jpg").write_bytes(
+        b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n%%EOF\n"
+    )
+    assert "cannot be read as an image" in fails(tmp_path / "a.jpg", "--checkpoint", checkpoint)
 
 
 def test_what_goes_wrong_is_said(checkpoint, photo, tmp_path, monkeypatch, capsys):

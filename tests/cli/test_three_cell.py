@@ -35,6 +35,13 @@ def test_show_draws_letters_words_and_a_picture(tmp_path):
         assert answer in shown.output
 
 
+def test_show_writes_nothing_unasked(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shown = runner.invoke(cli.app, ["three-cell", "show", "--count", "1", "--grid", "3x3"])
+    assert shown.exit_code == 0, shown.output
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_show_takes_what_there_is(tmp_path):
     asked = ["three-cell", "show", "--count", "9", "--size", "20", "--split", "val", "--json"]
     assert len(json.loads(runner.invoke(cli.app, asked).output)["samples"]) == 2
@@ -44,11 +51,11 @@ def test_export_writes_goes_on_and_says_so(tmp_path, monkeypatch):
     asked = ["three-cell", "export", str(tmp_path / "probe"), "--size", "30", "--grid", "4x5", "--cell", "2"]
     real, calls = three_cell_export.write_atomic, []
 
-    def interrupted(path, data):
+    def interrupted(path, data, **options):
         calls.append(path)
         if len(calls) == 9:
             raise KeyboardInterrupt
-        return real(path, data)
+        return real(path, data, **options)
 
     monkeypatch.setattr(three_cell_export, "write_atomic", interrupted)
     stopped = runner.invoke(cli.app, asked)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import rankdata, spearmanr
 
-from loope.core.errors import LoopeError, nearest_first, require_multiple
+from loope.core.errors import LoopeError, nearest_first, require_multiple, unknown
 from loope.core.files import write_atomic
 from loope.core.grid import Grid, as_grid, as_positive, as_size
 from loope.core.ranks import average_ranks, spearman
@@ -100,11 +100,17 @@ def test_writes_leave_what_was_there_if_they_fail(tmp_path, monkeypatch):
     path = write_atomic(tmp_path / "deep" / "file.txt", "old")
     assert path.read_text() == "old"
 
-    def fail(self, target):
+    def fail(source, target):
         raise OSError("disk full")
 
-    monkeypatch.setattr("pathlib.Path.replace", fail)
+    monkeypatch.setattr("os.replace", fail)
     with pytest.raises(OSError, match="disk full"):
         write_atomic(path, b"new")
     assert [p.name for p in path.parent.iterdir()] == ["file.txt"]
     assert path.read_text() == "old"
+
+
+def test_unknown_names_of_any_length_are_told_shortly():
+    told = str(unknown("order", "g" * 100_000, ["gilbert", "raster"]))
+    assert "gilbert" in told
+    assert len(told) < 1000

@@ -149,7 +149,7 @@ def test_folders_that_are_not_whole(tmp_path):
         loope.load_images("imagenet", tmp_path)
     write_folders(folder, ["n1"], {"val": 1})
     (folder / "train" / "n1").mkdir()
-    with pytest.raises(LoopeError, match=r"must hold.*Found no valid file for the classes n1"):
+    with pytest.raises(LoopeError, match=r"n1 must hold images.*it has none"):
         loope.load_images("imagenet", tmp_path)
     (folder / "train" / "n2").mkdir()
     with pytest.raises(LoopeError, match=r"same class folders, but only one has \['n2'\]"):

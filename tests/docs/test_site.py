@@ -54,6 +54,40 @@ def test_no_page_asks_another_host(site):
         assert [url for url in asked if not url.startswith((address, "data:", "blob:"))] == []
 
 
+@pytest.mark.browser
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+def test_pages_opened_as_files(site):
+    """Search, what the copy buttons copy, and a phone's width, on pages that no server sends."""
+    with browser() as chromium:
+        page = chromium.new_context(viewport={"width": 360, "height": 740}).new_page()
+        faults = []
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.goto((site / "guides" / "diagnose.html").as_uri())
+        page.keyboard.press("s")
+        page.keyboard.type("gilbert")
+        page.locator(".md-search-result__link[href*='orders.html']").first.wait_for(state="attached")
+        for name in ("index", "theory", "pesi", "results/replication", "api/metrics"):
+            page.goto((site / f"{name}.html").as_uri())
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{name} is wider than a phone"
+        assert faults == []
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+def test_sessions_are_copied_without_prompts_and_output(site):
+    with files(site) as address, browser() as chromium:
+        page = chromium.new_context(permissions=["clipboard-read", "clipboard-write"]).new_page()
+        for name in ("encoders", "api/encoders"):
+            page.goto(f"{address}{name}.html")
+            block = page.locator(".highlight", has_text=">>>").first
+            block.locator("button").first.click()
+            page.get_by_text("Copied to clipboard").wait_for()
+            lines = block.inner_text().splitlines()
+            typed = [line.removeprefix(">>> ") for line in lines if line.startswith(">>> ")]
+            assert page.evaluate("navigator.clipboard.readText()").splitlines() == typed
+            assert len(typed) < len(lines)
+
+
 def test_formulas_are_drawn_by_the_browser(site):
     page = (site / "theory.html").read_text()
     assert page.count("<math") == (ROOT / "docs" / "theory.md").read_text().count("```math")

@@ -120,7 +120,8 @@ def test_an_order_of_ones_own():
 @pytest.mark.parametrize("name", ["sinusoid", "gilbert", "loope"])
 @pytest.mark.parametrize("how", ["cast", "autocast"])
 def test_indices_above_256_stay_distinct_in_bfloat16(name, how):
-    encoder = loope.create_encoder(name, 768, (24, 26), **({"patch_size": 2} if name == "loope" else {})).eval()
+    still = {"patch_size": 2, "zero_init": True} if name == "loope" else {}  # moved patches may meet
+    encoder = loope.create_encoder(name, 768, (24, 26), **still).eval()
     images = torch.rand(1, 3, 48, 52)
     if how == "cast":
         vectors = encoder.bfloat16()(images.bfloat16())[0]
@@ -184,16 +185,28 @@ def test_resize_keeps_what_is_frozen_frozen():
     assert not any(parameter.requires_grad for parameter in encoder.parameters())
 
 
-def test_fourier_is_the_formula():
-    encoder = loope.create_encoder("fourier", 12, (3, 4), features=10, hidden=6, gamma=2.0).double()
+@pytest.mark.parametrize(("amplitude", "size"), [("unit", 1), ("li", math.sqrt(10))])
+def test_fourier_is_the_formula(amplitude, size):
+    encoder = loope.create_encoder(
+        "fourier", 12, (3, 4), features=10, hidden=6, gamma=2.0, amplitude=amplitude
+    ).double()
     wr, (first, _, second) = encoder.projection, encoder.mlp
     for number, (row, column) in enumerate((r, c) for r in range(3) for c in range(4)):
         place = torch.tensor([-1 + row, -1 + column * 2 / 3], dtype=torch.float64)
-        waves = torch.cat((torch.cos(place @ wr), torch.sin(place @ wr))) / math.sqrt(10)
+        waves = torch.cat((torch.cos(place @ wr), torch.sin(place @ wr))) / size
         slow = second.weight @ F.gelu(first.weight @ waves + first.bias) + second.bias
         torch.testing.assert_close(encoder(None)[0, number], slow)
     spread = loope.create_encoder("fourier", 4000, 2, gamma=10.0).projection.std().item()
     assert spread == pytest.approx(0.1, rel=0.1)
+    with pytest.raises(loope.LoopeError, match="amplitude"):
+        loope.create_encoder("fourier", 4, 2, amplitude="sqrt")
+
+
+def test_fourier_takes_unit_waves_unless_told_otherwise():
+    torch.manual_seed(0)
+    encoder = loope.create_encoder("fourier", 96, 7)
+    assert encoder.amplitude == "unit"
+    assert "amplitude='unit'" in repr(encoder)
 
 
 def test_none_is_nothing():

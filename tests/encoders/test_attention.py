@@ -68,11 +68,26 @@ def test_scaled_rotary_is_exact_whatever_the_default_dtype():
 
 
 def test_scaled_rotary_is_axial_at_the_base_grid_and_scales_elsewhere():
-    axial, scaled = make("rope_axial", grid=(7, 14)), make("as2drope", grid=(7, 14), base=7)
+    axial = make("rope_axial", grid=(7, 14), temperature=10_000.0)
     rows, columns = axial.angles(axial.grid, 0)[0].chunk(2, dim=-1)
-    torch.testing.assert_close(scaled.angles(scaled.grid, 0)[0], torch.cat((rows, columns / 2), dim=-1))
+    for scaling, columns_by in (("axis", 1 / 2), ("height", 1.0)):
+        scaled = make("as2drope", grid=(7, 14), base=7, scaling=scaling)
+        torch.testing.assert_close(scaled.angles(scaled.grid, 0)[0], torch.cat((rows, columns * columns_by), dim=-1))
     same = loope.create_encoder("as2drope", DIM, 14, heads=HEADS)
-    torch.testing.assert_close(same.angles(same.grid, 0), make("rope_axial", grid=14).angles(same.grid, 0))
+    expected = make("rope_axial", grid=14, temperature=10_000.0).angles(same.grid, 0)
+    torch.testing.assert_close(same.angles(same.grid, 0), expected)
+
+
+def test_scaled_rotary_is_visionllamas_formula():
+    """Positions times base / height, frequencies 10000^(-4 i / d), the first half of the pairs for the row."""
+    encoder = make("as2drope", scaling="height")
+    width = DIM // HEADS
+    for number, (row, column) in enumerate(CELLS):
+        angles = [
+            place * 14 / GRID[0] * 10_000 ** (-4 * i / width) for place in (row, column) for i in range(width // 4)
+        ]
+        expected = torch.tensor(angles, dtype=torch.float64).float()
+        torch.testing.assert_close(encoder.angles(encoder.grid, 0)[0, number], expected)
 
 
 @pytest.mark.parametrize("name", ["rope_axial", "rope_mixed", "as2drope"])
@@ -121,7 +136,7 @@ def test_irpe_against_a_double_loop_over_cell_pairs(layer, grid):
     assert ours.shape == (2, HEADS, len(cells), len(cells))
     for i, (row, column) in enumerate(cells):
         for j, (other_row, other_column) in enumerate(cells):
-            bucket = (slow_bucket(other_row - row) + 3) * 7 + slow_bucket(other_column - column) + 3
+            bucket = (slow_bucket(row - other_row) + 3) * 7 + slow_bucket(column - other_column) + 3
             slow = (q[:, :, i] / math.sqrt(DIM // HEADS)) @ encoder.tables[layer, bucket]
             torch.testing.assert_close(ours[:, :, i, j], slow, atol=1e-5, rtol=1e-5)
 
@@ -134,7 +149,7 @@ def test_irpe_as_a_bias_has_a_number_for_each_bucket(q):
     assert ours.shape == (1, HEADS, 24, 24)
     for i, j in [(0, 0), (0, 23), (23, 0), (7, 8)]:
         (a, b), (c, d) = CELLS[i], CELLS[j]
-        expected = encoder.tables[1, (slow_bucket(c - a) + 3) * 7 + slow_bucket(d - b) + 3, 0]
+        expected = encoder.tables[1, (slow_bucket(a - c) + 3) * 7 + slow_bucket(b - d) + 3, 0]
         assert torch.equal(ours[0, :, i, j], expected.expand(HEADS))
     torch.testing.assert_close(
         encoder.similarity()[3, 9], encoder.bias(q, encoder.grid, 0)[0, 0, 3, 9] / 2 + ours[0, 0, 3, 9] / 2
@@ -185,6 +200,7 @@ def test_peg_is_a_residual_depthwise_convolution_with_zero_padding():
         ("irpe", {"dim": 50, "heads": 3, "depth": 1}, "divisible by 3 for 'irpe' with 3 heads, got 50; use 48 or 51"),
         ("irpe", {"dim": 48, "heads": 3, "depth": 1, "mode": "keys"}, "Unknown mode 'keys'"),
         ("irpe", {"dim": 48, "heads": 3, "depth": 0}, "`depth` must be"),
+        ("as2drope", {"dim": 48, "heads": 3, "scaling": "width"}, "Unknown scaling 'width'"),
         ("alibi2d", {"dim": 48, "heads": 0}, "`heads` must be"),
         ("peg", {"dim": 48, "after": -1}, "`after` must be a whole number from 0 up, got -1"),
     ],

@@ -1,12 +1,20 @@
 """LOOPE: the generator of the supplementary table, its options, and what it exposes."""
 
+import os
+from pathlib import Path
+
 import pytest
+import timm
 import torch
+from PIL import Image
 from torch.nn import functional as F
+from torchvision.transforms import v2
 
 import loope
 from loope.core.grid import Grid
 from loope.encoders.generator import _resampled
+
+SAMPLES = Path(os.environ.get("LOOPE_DATA", "")) / "imagenet-samples"
 
 
 def make(grid=(3, 4), patch_size=4, dim=16, **options):
@@ -77,8 +85,7 @@ def test_every_combination_of_options_runs_and_zero_init_is_the_static_order(mix
     moved = make(**options).eval().offsets(images)
     assert moved.shape == ((1, 12) if inputs == "xy" else (2, 12))
     assert moved.abs().max() <= 1
-    if activation == "gelu":  # a ReLU can be off for the whole map, from the start
-        assert moved.any()
+    assert moved.any()
     zero = make(**options, zero_init=True)
     assert not zero.offsets(images).any()
     static = loope.create_encoder("gilbert", 16, (3, 4))(None)
@@ -161,6 +168,73 @@ def test_options_change_the_layers_they_name():
 def test_half_precision_images_into_a_full_precision_encoder():
     encoder, images = make().eval(), torch.rand(2, 3, 12, 16).half()
     assert torch.equal(encoder(images), encoder(images.float()))
+
+
+def test_the_released_variant_is_another_architecture():
+    """GELU, no bias in the last layer, positions from 1; 196 parameters fewer at 14x14."""
+    released = loope.create_encoder("loope", 768, (14, 14), patch_size=16, variant="released")
+    assert count(released) == 96_535 - 196
+    assert sum(isinstance(layer, torch.nn.GELU) for layer in released.generator.refine) == 5
+    small, paper = make(variant="released", zero_init=True), make(zero_init=True)
+    images = torch.randn(2, 3, 12, 16)
+    torch.testing.assert_close(small.refined_index(images), paper.refined_index(images) + 1)
+    assert small.resize((4, 5)).offsets(torch.randn(2, 3, 16, 20)).shape == (2, 20)
+    assert torch.equal(small.similarity(), paper.resize((4, 5)).similarity())
+    with pytest.raises(loope.LoopeError, match="Unknown variant"):
+        make(variant="published")
+    with pytest.raises(loope.LoopeError, match="Unknown initialization"):
+        make(initialization="zero")
+
+
+def test_the_released_variant_gives_the_class_token_a_vector():
+    model = timm.create_model("vit_tiny_patch16_224", embed_dim=16, depth=1, num_heads=2, num_classes=0)
+    loope.attach(model, "loope", variant="released")
+    assert model.loope.prefixes["patches"].shape == (1, 1, 16)
+    loope.detach(model)
+    loope.attach(model, "loope")
+    assert not len(model.loope.prefixes)
+
+
+SEEDS = range(200)
+
+
+def views(encoder, images):
+    """`(B, 1, h, w)`: the one-channel map before BatchNorm."""
+    generator, pixels = encoder.generator, encoder.constant("_pixel_coordinates", encoder.grid)
+    with torch.no_grad():
+        seen = generator._see(images, pixels if generator.reads_coordinates else None)
+        return generator.refine[:-1](seen)
+
+
+@pytest.mark.parametrize("inputs", ["rgb+xy", "rgb"])
+def test_no_generator_starts_dead_on_three_cell(inputs):
+    probe = loope.ThreeCell(size=4, grid=7, cell=4, seed=0)
+    images = torch.stack([probe[number][0] for number in range(4)])
+    for seed in SEEDS:
+        torch.manual_seed(seed)
+        encoder = loope.create_encoder("loope", 8, 7, patch_size=4, inputs=inputs)
+        assert views(encoder, images).std(0).any(), f"seed {seed} does not see the image"
+        encoder.offsets(images).square().sum().backward()
+        assert encoder.generator.patches.weight.grad.any(), f"seed {seed} cannot learn"
+
+
+@pytest.mark.skipif(not SAMPLES.is_dir(), reason="LOOPE_DATA has no imagenet-samples")
+def test_no_generator_starts_dead_on_photographs():
+    files = sorted(SAMPLES.iterdir())[:3]
+    prepare = v2.Compose([v2.Resize((112, 112)), v2.ToImage(), v2.ToDtype(torch.float32, scale=True)])
+    images = torch.stack([prepare(Image.open(file).convert("RGB")) for file in files]) * 2 - 1
+    for seed in SEEDS:
+        torch.manual_seed(seed)
+        encoder = loope.create_encoder("loope", 8, 7, patch_size=16)
+        assert views(encoder, images).std(0).any(), f"seed {seed} does not see the image"
+
+
+def test_pytorchs_initialization_can_start_dead():
+    """So the two tests above can fail."""
+    images = torch.rand(2, 3, 28, 28)
+    torch.manual_seed(0)
+    encoders = [loope.create_encoder("loope", 8, 7, patch_size=4, initialization="torch") for _ in range(20)]
+    assert any(not views(encoder, images).any() for encoder in encoders)
 
 
 def test_similarity_is_that_of_the_static_order_with_the_same_options():

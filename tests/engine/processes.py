@@ -32,9 +32,9 @@ def _half_a_folder(path: Path) -> None:
 
 PLACES = {  # where a process can be stopped: a function of the engine, and what is done of it before
     "batch": (runs.Cells, "draw", lambda *_: None),
-    "write": (checkpoint, "_write", _half_a_file),
+    "write": (checkpoint, "write_new", _half_a_file),
     "rename": (os, "replace", lambda *_: None),
-    "renamed": (checkpoint, "_sync_folder", lambda *_: None),  # its second call in each write is after the rename
+    "renamed": (checkpoint, "sync_folder", lambda *_: None),  # its second call in each write is after the rename
     "remove": (shutil, "rmtree", _half_a_folder),
 }
 

@@ -11,13 +11,18 @@ import torch
 from loope import LoopeError, LoopeWarning
 from loope.engine import checkpoint
 from loope.engine.checkpoint import Checkpoints
+from loope.engine.state import State
 from tests.engine.processes import CONTEXT
+
+
+def step(number: int) -> str:
+    return State({}, step=number).name
 
 
 def write(checkpoints: Checkpoints, number: int, best: int | None = None) -> None:
     tensors = {"weights": {"w": torch.full((100,), float(number)), "n": torch.tensor(number)}, "optimizer": {}}
-    state = {"number": number, "best": None if best is None else {"checkpoint": f"step-{best}"}}
-    checkpoints.write(f"step-{number}", state, tensors)
+    state = {"number": number, "best": None if best is None else {"checkpoint": step(best)}}
+    checkpoints.write(step(number), state, tensors)
 
 
 @pytest.fixture
@@ -35,7 +40,7 @@ def names(checkpoints: Checkpoints) -> list[str]:
 
 def test_read_what_was_written(three):
     saved = three.newest()
-    assert (saved.name, saved.state) == ("step-3", {"number": 3, "best": None})
+    assert (saved.name, saved.state) == (step(3), {"number": 3, "best": None})
     assert torch.equal(saved.tensors["weights"]["w"], torch.full((100,), 3.0))
     assert saved.tensors["weights"]["n"].dtype == torch.int64
     assert saved.tensors["optimizer"] == {}
@@ -45,7 +50,9 @@ def test_read_what_was_written(three):
 def test_shared_and_sliced_tensors(tmp_path):
     """Tied weights and views, which safetensors by itself refuses."""
     checkpoints, tied = Checkpoints(tmp_path), torch.arange(6.0).view(2, 3)
-    checkpoints.write("a", {"best": None}, {"weights": {"one": tied, "other": tied, "turned": tied.T, "row": tied[0]}})
+    checkpoints.write(
+        step(1), {"best": None}, {"weights": {"one": tied, "other": tied, "turned": tied.T, "row": tied[0]}}
+    )
     weights = checkpoints.newest().tensors["weights"]
     assert torch.equal(weights["one"], tied)
     assert torch.equal(weights["other"], tied)
@@ -56,18 +63,18 @@ def test_shared_and_sliced_tensors(tmp_path):
 @pytest.mark.parametrize(
     ("bests", "kept"),
     [
-        ([None, None, None, None], ["step-3", "step-4"]),
-        ([1, 1, 1, 1], ["step-1", "step-3", "step-4"]),
-        ([1, 2, 2, 2], ["step-2", "step-3", "step-4"]),
-        ([1, 2, 3, 4], ["step-3", "step-4"]),
-        ([1, 1, 1, 4], ["step-1", "step-3", "step-4"]),  # 3 may be needed yet, and its best with it
+        ([None, None, None, None], [3, 4]),
+        ([1, 1, 1, 1], [1, 3, 4]),
+        ([1, 2, 2, 2], [2, 3, 4]),
+        ([1, 2, 3, 4], [3, 4]),
+        ([1, 1, 1, 4], [1, 3, 4]),  # 3 may be needed yet, and its best with it
     ],
 )
 def test_the_last_two_and_their_best_are_kept(tmp_path, bests, kept):
     checkpoints = Checkpoints(tmp_path / "c")
     for number, best in enumerate(bests, start=1):
         write(checkpoints, number, best)
-    assert names(checkpoints) == kept
+    assert names(checkpoints) == list(map(step, kept))
 
 
 def truncate(folder):
@@ -94,7 +101,7 @@ def empty(folder):
 
 
 def swap(folder):
-    shutil.copy(folder.with_name("step-2") / "weights.safetensors", folder)
+    shutil.copy(folder.with_name(step(2)) / "weights.safetensors", folder)
 
 
 def lose(folder):
@@ -107,9 +114,9 @@ def nonsense(folder):
 
 @pytest.mark.parametrize("damage", [truncate, flip, alter, empty, swap, lose, nonsense])
 def test_damage_is_found_and_the_one_before_used(three, damage):
-    damage(three.folder / "step-3")
-    with pytest.warns(LoopeWarning, match=r"step-3 is damaged \(.*\); going on from the one before it"):
-        assert three.newest().name == "step-2"
+    damage(three.folder / step(3))
+    with pytest.warns(LoopeWarning, match=rf"{step(3)} is damaged \(.*\); going on from the one before it"):
+        assert three.newest().name == step(2)
     write(three, 3)  # as a run that goes on from 2 will
     assert three.newest().state["number"] == 3
 
@@ -123,19 +130,20 @@ def test_all_damaged(three):
 
 
 def test_leftovers_are_removed(three):
-    (three.folder / ".step-4.part").mkdir()
-    (three.folder / ".step-4.part" / "weights.safetensors").write_bytes(b"half")
-    (three.folder / ".step-1.gone").mkdir()
-    assert three.newest().name == "step-3"
+    token = "0123456789abcdef"  # noqa: S105
+    (three.folder / f".{step(4)}.{token}.part").mkdir()
+    (three.folder / f".{step(4)}.{token}.part" / "weights.safetensors").write_bytes(b"half")
+    (three.folder / f".{step(1)}.{token}.gone").mkdir()
+    assert three.newest().name == step(3)
     three.clean()
-    assert names(three) == ["step-2", "step-3"]
+    assert names(three) == [step(2), step(3)]
 
 
 @pytest.mark.parametrize("fails", [1, 2, 3])
 def test_full_disk(three, monkeypatch, fails):
     """At each of the three files."""
     before = {path: path.read_bytes() for path in three.folder.rglob("*.*") if path.is_file()}
-    calls, real = [], checkpoint._write
+    calls, real = [], checkpoint.write_new
 
     def no_room(path, data):
         calls.append(path)
@@ -144,11 +152,13 @@ def test_full_disk(three, monkeypatch, fails):
             raise OSError(errno.ENOSPC, "No space left on device")
         real(path, data)
 
-    monkeypatch.setattr(checkpoint, "_write", no_room)
-    with pytest.raises(LoopeError, match=r"step-4, 0\.0 MB, could not be written: No space left on device\. Earlier"):
+    monkeypatch.setattr(checkpoint, "write_new", no_room)
+    with pytest.raises(
+        LoopeError, match=rf"{step(4)}, 0\.0 MB, could not be written: No space left on device\. Earlier"
+    ):
         write(three, 4)
     assert {path: path.read_bytes() for path in three.folder.rglob("*.*") if path.is_file()} == before
-    assert names(three) == ["step-2", "step-3"]
+    assert names(three) == [step(2), step(3)]
 
 
 def _write_large(pipe, folder):
@@ -156,7 +166,7 @@ def _write_large(pipe, folder):
     checkpoints = Checkpoints(folder)
     write(checkpoints, 1)
     try:
-        checkpoints.write("step-2", {"best": None}, {"weights": {"w": torch.zeros(100_000)}})
+        checkpoints.write(step(2), {"best": None}, {"weights": {"w": torch.zeros(100_000)}})
     except LoopeError as error:
         pipe.send((str(error), names(checkpoints), checkpoints.newest().name))
 
@@ -168,8 +178,8 @@ def test_real_refusal_of_the_system(tmp_path):
     theirs.close()
     message, left, newest = ours.recv()
     process.join()
-    assert "step-2, 0.4 MB, could not be written: File too large" in message
-    assert (left, newest) == (["step-1"], "step-1")
+    assert f"{step(2)}, 0.4 MB, could not be written: File too large" in message
+    assert (left, newest) == ([step(1)], step(1))
 
 
 def test_everything_is_on_disk_before_the_rename(three, monkeypatch):
@@ -188,4 +198,6 @@ def test_everything_is_on_disk_before_the_rename(three, monkeypatch):
     monkeypatch.setattr(checkpoint.os, "replace", note_replace)
     write(three, 4)
     files = ["weights.safetensors", "optimizer.safetensors", "state.json"]
-    assert done == [*files, ".step-4.part", "rename", "checkpoints"]
+    part = done.pop(3)
+    assert part.startswith(f".{step(4)}.")
+    assert done == [*files, "rename", "checkpoints"]

@@ -2,11 +2,13 @@
 
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
 from loope.core.errors import LoopeError
-from loope.engine.executors import RunError, create_executor
+from loope.engine.executors import RunError, create_executor, ray_end
 from loope.engine.executors.on_ray import _cores_of_a_gpu
 from tests.engine.work import lines, save_when_asked, train, until
 
@@ -16,12 +18,22 @@ ray = pytest.importorskip("ray", reason="needs loope[ray]")
 def test_ray(tmp_path):
     # One test, because starting Ray takes most of the time.
     with create_executor("ray", jobs=2) as executor:
+        it_listens_on_this_machine_alone(executor)
         a_worker_is_killed_in_the_middle_of_a_run(executor, tmp_path)
         with create_executor("ray", jobs=1, max_retries=0) as another:  # on the Ray that is there already
             a_worker_is_lost_for_good(another, tmp_path)
         stopping_lets_workers_save(tmp_path)
         assert ray.is_initialized()
     assert not ray.is_initialized()
+
+
+def it_listens_on_this_machine_alone(executor):
+    psutil = pytest.importorskip("psutil")
+    processes = ray_end.marked(executor._watcher.args[-1])
+    sockets = [each for pid in processes for each in psutil.Process(pid).net_connections("inet")]
+    listening = [each.laddr.ip.removeprefix("::ffff:") for each in sockets if each.status == "LISTEN"]
+    assert len(listening) >= 3
+    assert set(listening) == {"127.0.0.1"}
 
 
 def a_worker_is_killed_in_the_middle_of_a_run(executor, folder):
@@ -75,6 +87,29 @@ def stopping_lets_workers_save(folder):
         raise KeyboardInterrupt
     assert isinstance(future.exception(), RunError)
     assert len(lines(folder / "saved")) == 1
+
+
+DRIVER = """
+import subprocess, sys
+from loope.engine.executors import ray_end
+with ray_end.ended_with_this_process():
+    agent = "import signal as s, time; s.signal(s.SIGTERM, s.SIG_IGN); print('up', flush=True); time.sleep(600)"
+    process = subprocess.Popen([sys.executable, "-c", agent], start_new_session=True, stdout=subprocess.PIPE)
+process.stdout.readline()
+print(process.pid, flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs /proc")
+def test_what_a_killed_driver_has_started_ends_too():
+    """Also what ignores SIGTERM, in a session of its own."""
+    command = [sys.executable, "-c", DRIVER]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as driver:
+        agent = int(driver.stdout.readline())
+        assert os.path.exists(f"/proc/{agent}")
+        driver.kill()
+    until(lambda: not os.path.exists(f"/proc/{agent}"))
 
 
 def test_no_cluster_at_the_address(monkeypatch):

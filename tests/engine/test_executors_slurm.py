@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import signal
+import stat
 
 import pytest
 
@@ -58,6 +59,11 @@ def test_success_failure_and_the_end_of_time(tmp_path):
     assert lines(folders["stopped"] / "checkpoints") == [str(step) for step in range(6)]
     assert len(lines(folders["stopped"] / "complete")) == 1
     assert list((tmp_path / "jobs").glob("*_log.out"))
+    pickles = list((tmp_path / "jobs").rglob("*.pkl"))
+    assert {path.name.rpartition("_")[2] for path in pickles} >= {"submitted.pkl", "result.pkl"}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in pickles} == {0o600}  # who writes one runs code
+    assert stat.S_IMODE((tmp_path / "jobs").stat().st_mode) == 0o700
+    assert stat.S_IMODE((folders["good"] / "complete").stat().st_mode) & 0o044  # a run's own files are as ever
 
 
 def test_options_reach_slurm(tmp_path, monkeypatch):

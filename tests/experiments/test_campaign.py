@@ -17,7 +17,7 @@ from loope.engine.recipe import Recipe
 from loope.experiments import campaign
 from loope.experiments.campaign import carry_out
 from loope.experiments.presets import measured, three_cell_run
-from loope.experiments.results import RESULT, folder_of, read_result
+from loope.experiments.results import RESULT, Results, folder_of, read_result
 from loope.experiments.settings import Settings
 from loope.experiments.sheet import make_sheet
 from loope.experiments.spec import Encoder
@@ -136,7 +136,7 @@ def test_every_table_can_be_computed(name, tmp_path_factory):
     with create_executor("here") as executor:
         outcome = carry_out([entry.run for entry in table.entries("smoke")], out, executor, HERE)
     assert not outcome.failures
-    sheet = make_sheet(table, "smoke", [0], out)
+    sheet = make_sheet(table, "smoke", [0], Results.in_folder(out))
     filled = {(entry.row, column) for entry in table.entries("smoke") for column in entry.cells}
     rows = {row for row, _ in filled}
     for row, cells in sheet.rows:

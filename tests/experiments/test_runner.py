@@ -13,9 +13,8 @@ from loope.engine.recipe import Recipe
 from loope.experiments import runner
 from loope.experiments.build import build_model, create_timm, local_weights
 from loope.experiments.names import TINY_MODELS
-from loope.experiments.pictures import PICTURES
 from loope.experiments.presets import image_run, measured, three_cell_run
-from loope.experiments.results import FAILED, RESULT, SPEC, folder_of, read_result, standing
+from loope.experiments.results import FAILED, PICTURES, RESULT, SPEC, folder_of, read_result, standing
 from loope.experiments.runner import execute
 from loope.experiments.settings import Settings
 from loope.experiments.sources import material
@@ -133,6 +132,32 @@ def test_bad_images_in_every_part_are_skipped_and_counted(tmp_path):
     assert result["bad_images"] == {"train": 1, "valid": 1, "test": 1}
     assert result["samples"] == {"train": 20, "valid": 2, "test": 8}  # whole batches of the 22 for training
     assert result["digests"] == {name: part.digest() for name, part in split.items()}
+
+
+def test_a_run_does_not_go_on_with_other_pixels(tmp_path):
+    """Nor with another name. What goes on and what was trained at once are the same."""
+    data = tmp_path / "data"
+    write_folders(data / "imagenet", ["n1", "n2"], {"train": 12, "val": 4})
+    run = Run(
+        model=TINY_MODELS["ViT-Base"], encoder=Encoder(name="gilbert"),
+        data=Data(name="imagenet", options={"split": "official", "image_size": 32}),
+        recipe=Recipe(epochs=1, batch_size=4),
+    )  # fmt: skip
+    there = dataclasses.replace(HERE, data=str(data))
+    execute(run.to_json(), str(tmp_path), there)
+    result = folder_of(run, tmp_path) / RESULT
+    metrics = read_result(folder_of(run, tmp_path))["metrics"]
+    result.unlink()
+    for part, named in (("train", "training"), ("valid", "validation")):
+        split = loope.load_images("imagenet", data).split("official", seed=0)
+        path = data / "imagenet" / split[part].reader.names[0]
+        before = path.read_bytes()
+        path.write_bytes(before[:-3] + bytes([before[-3] ^ 1]) + before[-2:])
+        with pytest.raises(loope.LoopeError, match=f"data.{named}.content was"):
+            execute(run.to_json(), str(tmp_path), there)
+        path.write_bytes(before)
+    execute(run.to_json(), str(tmp_path), there)
+    assert read_result(folder_of(run, tmp_path))["metrics"] == metrics
 
 
 def test_a_share_of_each_class_is_a_quarter_for_validation(tmp_path):

@@ -5,9 +5,10 @@ import io
 import json
 
 import pytest
+from scipy import stats
 
 import loope
-from loope.experiments.results import RESULT, folder_of
+from loope.experiments.results import RESULT, Results, folder_of
 from loope.experiments.sheet import make_sheet
 from loope.experiments.table import get_table
 from loope.reports.sheets import Cell, Sheet, render
@@ -27,7 +28,7 @@ def sheet(tmp_path):
     for seed, average in enumerate((0.74, 0.75, 0.76)):
         write(tmp_path, table, "laptop", "LOOPE", seed, **scores, average=average)
     write(tmp_path, table, "laptop", "Static", 0, **{**scores, "distance": 0.95}, average=0.76)
-    return make_sheet(table, "laptop", [0, 1, 2], tmp_path)
+    return make_sheet(table, "laptop", [0, 1, 2], Results.in_folder(tmp_path))
 
 
 def cell(sheet, row, column):
@@ -37,7 +38,7 @@ def cell(sheet, row, column):
 def test_means_intervals_and_what_was_published(sheet):
     found = cell(sheet, "LOOPE", "Average")
     assert (found.ours, found.n, found.published) == (pytest.approx(75.0), 3, 94.3)
-    assert found.half == pytest.approx(4.303 * 1.0 / 3**0.5)  # t of 2 degrees of freedom, deviation 1 %
+    assert found.half == pytest.approx(stats.t.ppf(0.975, 2) * 1.0 / 3**0.5)  # t of 2 degrees of freedom, deviation 1 %
     assert found.difference == pytest.approx(75.0 - 94.3)
     assert cell(sheet, "Static", "Average").n == 1
 
@@ -69,7 +70,7 @@ def test_runs_on_different_images_are_told_of(tmp_path):
             folder.mkdir(parents=True, exist_ok=True)
             result = {"metrics": {"accuracy": 0.5}, **({"digests": {"test": digest}} if digest else {})}
             (folder / RESULT).write_text(json.dumps(result))
-        return " ".join(make_sheet(table, "laptop", [0], tmp_path).notes)
+        return " ".join(make_sheet(table, "laptop", [0], Results.in_folder(tmp_path)).notes)
 
     assert warning not in notes("a", "a", None)
     assert warning in notes("a", "b", None)
@@ -81,7 +82,7 @@ def test_the_best_of_a_row(tmp_path):
         folder = folder_of(entry.run, tmp_path)
         folder.mkdir(parents=True)
         (folder / RESULT).write_text(json.dumps({"metrics": {"average": score}, "history": []}))
-    sheet = make_sheet(table, "laptop", [0], tmp_path)
+    sheet = make_sheet(table, "laptop", [0], Results.in_folder(tmp_path))
     assert [cell.best for cell in dict(sheet.rows)["Original"]] == [False, False, True]
     assert [cell.best for cell in dict(sheet.rows)["Arithmetic"]] == [True, False, False]
     sensitivities = dict(sheet.rows)["Sensitivity"]
@@ -97,7 +98,7 @@ def test_a_derived_cell_needs_all_it_is_made_of(tmp_path):
     folder = folder_of(entry.run, tmp_path)
     folder.mkdir(parents=True)
     (folder / RESULT).write_text(json.dumps({"metrics": {"average": 0.5}, "history": []}))
-    sheet = make_sheet(table, "laptop", [0], tmp_path)
+    sheet = make_sheet(table, "laptop", [0], Results.in_folder(tmp_path))
     assert [cell.ours for cell in dict(sheet.rows)["Sensitivity"]] == [None, None, None]
 
 

@@ -8,23 +8,18 @@ from scipy import stats
 import loope
 from loope.encoders.frequencies import frequency_set
 from loope.experiments.sensitivity import relative_changes, sensitivity
-from loope.experiments.statistics import T975, holm, over_seeds, paired, rank_correlation, rank_interval, two_sided
+from loope.experiments.statistics import holm, over_seeds, paired, rank_correlation, rank_interval
 from loope.experiments.tables import alignment, table6
 
 
-@pytest.mark.parametrize("count", [2, 3, 5, 10, 21])
+@pytest.mark.parametrize("count", [2, 3, 5, 10, 21, 40])
 def test_the_interval_is_students(count):
     values = [0.9 + 0.01 * (number % 4) ** 1.5 for number in range(count)]
     low, high = stats.t.interval(0.95, count - 1, statistics.fmean(values), stats.sem(values))
     found = over_seeds(values)
     assert found.n == count
-    assert found.mean - found.half == pytest.approx(low, rel=1e-3)
-    assert found.mean + found.half == pytest.approx(high, rel=1e-3)
-
-
-def test_quantiles_are_those_of_the_distribution():
-    for freedom, quantile in enumerate(T975, start=1):
-        assert quantile == pytest.approx(stats.t.ppf(0.975, freedom), abs=6e-4)
+    assert found.mean - found.half == pytest.approx(low)
+    assert found.mean + found.half == pytest.approx(high)
 
 
 @pytest.mark.parametrize("apart", [0.0, 0.012, 0.05])
@@ -42,12 +37,6 @@ def test_paired_differences_are_the_paired_t_test(apart):
     assert math.isnan(paired({0: 0.5}, {0: 0.4}).p)
     with pytest.raises(loope.LoopeError, match="No seed has both"):
         paired({0: 0.5}, {1: 0.5})
-
-
-@pytest.mark.parametrize("freedom", range(1, 9))
-@pytest.mark.parametrize("t", [0.0, -0.3, 1.0, 4.5, -30.0])
-def test_the_chance_of_a_difference_is_students(t, freedom):
-    assert two_sided(t, freedom) == pytest.approx(2 * stats.t.sf(abs(t), freedom), abs=1e-12)
 
 
 def test_equal_differences_leave_no_doubt():

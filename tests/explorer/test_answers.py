@@ -95,6 +95,14 @@ def test_the_papers_rows_come_along_for_its_settings_only(client):
         ("similarity/file~0123/4x4/64.bin", "choose it again"),
         ("order/gilbart/4x4.json", "Unknown order 'gilbart'"),
         ("order/gilbert/64x64.json", "up to 1024 cells"),
+        (f"similarity/gilbert/{'9' * 5000}x4/64.bin", "whole number"),
+        (f"similarity/gilbert/4x4/{'9' * 5000}.bin", "whole number"),
+        (f"similarity/timm~vit_tiny_patch16_224/4x{'9' * 5000}/64.bin", "whole number"),
+        ("similarity/gilbert/4xfour/64.bin", "whole number of up to six digits, got 'four'"),
+        (f"similarity/{'a' * 60_000}/4x4/64.bin", "60000"),
+        (f"similarity/timm~{'a' * 60_000}/4x4/64.bin", "up to 100 letters"),
+        (f"order/gilbert/4x{'9' * 5000}.json", "whole number"),
+        (f"order/{'a' * 60_000}/4x4.json", "Unknown order"),
         ("three-cell/pink/0-0-1-1-2-3.json", "Unknown colour 'pink'"),
         ("three-cell/red/0-0-1-1-2-x.json", "six numbers, row and column of each, got '0-0-1-1-2-x'"),
         ("three-cell/red/0-0-1-1.json", "six numbers, row and column of each, got '0-0-1-1'"),
@@ -116,7 +124,8 @@ def test_orders_with_their_locality(client):
 def test_a_files_table(client, tmp_path):
     table = torch.rand(1, 13, 8, generator=torch.Generator().manual_seed(0)) - 0.3
     told = client.post("/api/file.json", content=save({"pos_embed": table, "head.weight": torch.rand(2, 8)})).json()
-    assert told["table"] == {"grid": [3, 3]}  # a guess; the page may ask for another grid
+    assert told["grid"] == [3, 3]  # a guess; the page may ask for another grid
+    assert told["choices"] == [[f"file~{told['id']}", "", None]]
     assert "not written by loope.save" in told["loope"]["error"]
     sent = similarity(client, f"file~{told['id']}", "3x4", 64)
     assert torch.equal(sent["similarity"], loope.cosine_similarity(table[0, 1:].view(3, 4, 8)).float())
@@ -125,27 +134,36 @@ def test_a_files_table(client, tmp_path):
     empty = client.post("/api/file.json", content=save({"pos_embed": torch.zeros(1, 9, 0)})).json()
     assert "must not be empty" in error(client.get(f"/api/similarity/file~{empty['id']}/3x3/64.bin"))
     without = client.post("/api/file.json", content=save({"head.weight": table})).json()
-    assert "no table of positions" in without["table"]["error"]
+    assert "no table of positions" in without["error"]
 
 
 def test_a_pretrained_models_table(client):
     path = weights("vit_tiny_patch16_224.safetensors")
     told = client.post("/api/file.json", content=path.read_bytes()).json()
-    assert told["table"] == {"grid": [14, 14]}
+    assert told["grid"] == [14, 14]
     assert round(similarity(client, f"file~{told['id']}", "14x14")["scores"]["m_u"], 5) == 1.94112
 
 
-def test_a_timm_model_by_name(client, monkeypatch):
-    made = timm.create_model("vit_tiny_patch16_224", img_size=(64, 96), depth=1)
-    monkeypatch.setattr(timm, "create_model", lambda name, pretrained: made)
-    sent = similarity(client, "timm~vit_tiny_patch16_224", "4x6")
-    table = made.pos_embed.detach()[0, 1:].view(4, 6, -1)
-    assert torch.equal(sent["similarity"], loope.cosine_similarity(table).float())
-    assert "timm has no model 'nosuch'" in error(client.get("/api/similarity/timm~nosuch/4x6/64.bin"))
-    monkeypatch.undo()
-    with TestClient(create_app(local=False)) as public:
-        told = error(public.get("/api/similarity/timm~vit_tiny_patch16_224/14x14/64.bin"))
-    assert "own user only" in told
+def test_what_acts_in_a_checkpoint_is_compared(client, tmp_path):
+    """Not the table that attaching set aside, which is offered by its name."""
+    path = tmp_path / "model.safetensors"
+    model = saved_model(path, "irpe")
+    with torch.no_grad():
+        for parameter in model.loope.parameters():
+            parameter.add_(torch.rand_like(parameter))  # trained
+    loope.save(model, path, model_args={"patch_size": 4, "embed_dim": 16, "depth": 1, "num_heads": 2})
+    told = client.post("/api/file.json", content=path.read_bytes()).json()
+    (acts, acting_name, _), (aside, aside_name, table) = told["choices"]
+    assert acting_name == "irpe"
+    assert table == "loope.own.pos_embed"
+    assert table in aside_name
+    sent = similarity(client, acts, "3x5")
+    assert torch.equal(sent["similarity"], loope.encoder_similarity(model.loope.encoders[0][0], (3, 5)).float())
+    assert sent["unit"] == "bias"
+    own = loope.position_table(path, (3, 5), name=table)
+    assert torch.equal(similarity(client, aside, "3x5")["similarity"], loope.cosine_similarity(own).float())
+    for wrong in (f"{aside[:-1]}7", f"{aside}~1", f"file~{told['id']}~other~0"):
+        assert error(client.get(f"/api/similarity/{wrong}/3x5/64.bin"))
 
 
 def test_the_shipped_model(client):
@@ -206,7 +224,8 @@ def test_offsets_of_an_image(client, query):
 @pytest.mark.parametrize(
     ("query", "words"),
     [
-        ("height=x&width=3", "A grid has whole sides, got 'x' and '3'"),
+        ("height=x&width=3", "height must be a whole number of up to six digits, got 'x'"),
+        (f"height=3&width={'9' * 5000}", "whole number"),
         ("height=3", "at least 1x1, got 3x0"),
         ("height=64&width=64", "up to 1024 cells"),
         ("pixels=many", "Unknown scale of pixels 'many'"),

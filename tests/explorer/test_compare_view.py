@@ -1,14 +1,19 @@
 """The view that compares encoders, in Chromium: what is drawn, hovered and typed are the library's numbers."""
 
 import re
+import sys
+import warnings
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
 import loope
+from loope.core.errors import LoopeWarning
+from loope.explorer import models, work
+from loope.metrics.summary import summarize
 from tests.explorer.comparing import COMPARE, GRID, SHOWN, assert_maps, map_of
-from tests.explorer.reading import similarity_of
+from tests.explorer.reading import saved_model, similarity_of
 from tests.explorer.seeing import click, colours, hover, link, open_view, painted, pixels, ready, run, until
 
 pytestmark = pytest.mark.browser
@@ -166,3 +171,70 @@ def test_the_keyboard_does_what_the_pointer_does(page, address, similarities):
         "!(e.getAttribute('aria-label') || e.labels?.length || e.textContent.trim())).length"
     )
     assert unnamed == 0
+
+
+def test_cards_answer_for_themselves(page, address, monkeypatch, tmp_path):
+    """A model that the network keeps waiting: the others are drawn meanwhile, and the card says what happens."""
+    monkeypatch.setattr(models, "COMMAND", [sys.executable, "-c", "import time; time.sleep(60)"])
+    monkeypatch.setattr(work, "SECONDS_ELSEWHERE", 4)
+    page.goto(f"{address}#compare?grid=5x5&dim=64&e=timm~vit_stuck&e=gilbert&e=sincos2d")
+    cards = page.locator(".card")
+    for card in (1, 2):
+        cards.nth(card).get_by_text("M_U", exact=True).first.wait_for()
+    assert cards.nth(0).locator(".spinner").count() == 1
+    assert cards.nth(1).locator(".spinner").count() == 0
+    hover(page, map_of(0) + 1, (1, 1), (5, 5))  # the first card has its map only
+    page.get_by_text("Patch: row 1, column 1.").wait_for()
+    ready(page)
+    assert "vit_stuck" in cards.nth(0).get_by_role("alert").inner_text()
+    assert cards.nth(0).locator(".spinner").count() == 0
+    monkeypatch.setattr(models, "COMMAND", [sys.executable, "-c", "exit(1)"])
+    cards.nth(0).get_by_role("button", name="Try again").click()
+    until(page, "document.querySelector('.card.waiting') !== null")
+
+
+def test_the_focus_stays_in_the_card_whose_file_was_chosen(page, address, tmp_path):
+    path = tmp_path / "vit.safetensors"
+    save_file({"pos_embed": torch.rand(1, 26, 16, generator=torch.Generator().manual_seed(1))}, path)
+    open_view(page, address, "compare?grid=5x5&dim=64&e=none&e=sinusoid&e=gilbert")
+    page.get_by_label("encoding").nth(1).focus()
+    page.get_by_label("encoding").nth(1).select_option("choose")
+    page.locator(".options input[type=file]").set_input_files(path)
+    until(page, "location.hash.includes('file~')")
+    ready(page)
+    assert (
+        page.evaluate("[...document.querySelectorAll('.card')].indexOf(document.activeElement.closest('.card'))") == 1
+    )
+    assert page.evaluate("document.activeElement.ariaLabel") == "encoding"
+    page.locator(".card").nth(2).get_by_label("phase").select_option("checkerboard")
+    page.locator(".card").nth(2).get_by_label("phase").focus()
+    page.locator(".card").nth(2).get_by_label("phase").select_option("channel")
+    ready(page)
+    assert page.evaluate("document.activeElement.ariaLabel") == "phase"
+
+
+def test_an_attached_checkpoint_shows_what_acts_and_offers_what_was_set_aside(page, address, tmp_path, monkeypatch):
+    monkeypatch.setattr(work, "SECONDS_ELSEWHERE", 60)  # a process starts slowly on a busy machine
+    page.set_default_timeout(60_000)
+    model = saved_model(tmp_path / "model.safetensors", "rope_mixed")
+    open_view(page, address, "compare?grid=3x5&dim=64&e=none")
+    page.get_by_label("encoding").select_option("choose")
+    page.locator(".options input[type=file]").set_input_files(tmp_path / "model.safetensors")
+    until(page, "location.hash.includes('~acts~0')")
+    page.get_by_label("grid, height x width").fill("3x5")  # its table has 15 cells: no square
+    page.get_by_label("grid, height x width").press("Enter")
+    ready(page)
+    acting = summarize(loope.encoder_similarity(model.loope.encoders[0][0]), (3, 5))
+    table = loope.position_table(tmp_path / "model.safetensors", (3, 5), name="loope.own.pos_embed")
+    own = summarize(loope.cosine_similarity(table), (3, 5))
+    assert f"{acting.m_u:.4f}" in page.locator(".scores").inner_text()
+    for name, scores in (("rope_mixed", acting), ("loope.own.pos_embed, set aside", own)):
+        page.get_by_label("encoding").select_option(label=f"model.safetensors: {name}")
+        ready(page)
+        assert f"{scores.m_u:.4f}" in page.locator(".scores").inner_text()
+        page.get_by_role("button", name="Copy as Python").click()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", LoopeWarning)  # an untrained table has means near zero
+            printed = run(page.locator("dialog code").inner_text(), tmp_path)
+        assert f"model.safetensors: {name}: M_U {scores.m_u:.4f}" in printed
+        page.get_by_role("button", name="Close").click()

@@ -106,3 +106,16 @@ def test_the_exported_page_needs_no_server(page, tmp_path, monkeypatch, similari
         assert "loope explore" in page.locator(".side .hint").inner_text()
         page.goto(f"{address}#loope")
         page.get_by_text("pip install 'loope[explore]'").wait_for()
+
+
+def test_opened_as_a_file_the_page_says_what_it_needs(chromium, tmp_path, monkeypatch):
+    monkeypatch.setattr("loope.explorer.export.GRIDS", ())
+    export(tmp_path)
+    page = chromium.new_page()  # browsers complain about scripts there
+    page.goto((tmp_path / "index.html").as_uri())
+    page.get_by_text("needs a web server").wait_for(state="visible")
+    with files(tmp_path) as address:
+        page.goto(f"{address}#loope")
+        page.get_by_text("pip install 'loope[explore]'").wait_for()
+        assert page.get_by_text("needs a web server").count() == 0
+    page.close()

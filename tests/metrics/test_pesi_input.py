@@ -67,3 +67,11 @@ def test_numbers_of_directions_that_are_none(directions):
     ):
         with pytest.raises(loope.LoopeError, match="`directions` must be"):
             call()
+
+
+def test_a_matrix_of_similarities_has_a_limit():
+    with pytest.raises(loope.LoopeError, match=r"up to 4,096 cells, got 65x64, with 4,160"):
+        loope.cosine_similarity(torch.rand(65, 64, 1))
+    encoder = loope.create_encoder("gilbert", dim=2, grid=2)
+    with pytest.raises(loope.LoopeError, match=r"up to 4,096 cells, got 1000x1000"):
+        loope.encoder_similarity(encoder, 1000)

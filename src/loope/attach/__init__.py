@@ -6,7 +6,7 @@ from loope.attach.checkpoint import load, save
 from loope.attach.freeze import freeze
 from loope.attach.report import Report
 
-from loope.attach import timm_vit, timm_cait, timm_crossvit, hf_vit  # isort: skip  # they register themselves
+from loope.attach import timm_vit, timm_cait, timm_crossvit, hf_vit, wrappers  # isort: skip  # they register themselves
 
 __all__ = [
     "Adapter",
@@ -25,4 +25,5 @@ __all__ = [
     "timm_cait",
     "timm_crossvit",
     "timm_vit",
+    "wrappers",
 ]

@@ -7,6 +7,7 @@ that is known, `WrapperAdapter` with `matches` and `inner` is enough.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
@@ -89,6 +90,7 @@ class Branch:
 
     def grid_of(self, tokens: int) -> Grid:
         """The grid of a sequence of `tokens` tokens, prefix included."""
+        tokens = operator.index(tokens)  # while tracing, a shape is made of tensors
         patches = tokens - self.prefix
         if patches not in self.met:
             raise LoopeError(
@@ -182,6 +184,12 @@ def adapter_for(model: nn.Module) -> Adapter:
     for cls in _ADAPTERS:
         if cls.matches(model):
             return cls(model)
+    for name, part in model.named_modules():
+        if any(cls.matches(part) for cls in _ADAPTERS):
+            raise LoopeError(
+                f"Expected a vision transformer, got {type(model).__name__} with a {type(part).__name__} inside: pass "
+                f"`model.{name}`, before it is wrapped, or write a `loope.WrapperAdapter`."
+            )
     raise LoopeError(
         f"Do not know how to attach to {type(model).__name__}; known are timm's VisionTransformer (ViT, DeiT), Eva, "
         "Beit, Cait and CrossVit, transformers' ViT and DeiT models, and loope.models. For a model of your own see "

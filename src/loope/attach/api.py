@@ -11,8 +11,9 @@ from torch import nn
 
 from loope.attach import specs
 from loope.attach.adapter import Adapter, Branch, adapter_for
-from loope.attach.attachment import Attachment, attachment_of, fit_table, required_attachment
+from loope.attach.attachment import Attachment, all_attachments, attachment_of, sole_attachment
 from loope.attach.hooks import is_wired
+from loope.attach.host import Host, fit_table
 from loope.attach.overrides import override_methods, restore_methods
 from loope.attach.report import Report, report_on
 from loope.core.errors import LoopeError, one_of, require
@@ -61,14 +62,17 @@ def attach(
     chosen = _chosen(encoder, options)
     if init is not None:
         _check_init(init, chosen, branches)
-    prefix = prefix or ("learned" if init == "own" and branches[0].table_prefix else "none")
+    made = [
+        [encoder_for(branch, name, each).to(next(branch.patch_embed.parameters())) for name, each in chosen]
+        for branch in branches
+    ]
+    prefix = prefix or _default_prefix(init, branches[0], made[0])
     one_of("prefix", prefix, PREFIXES)
-
-    made = [[_make(branch, name, each) for name, each in chosen] for branch in branches]
     for branch, encoders in zip(branches, made, strict=True):
         _check_fit(adapter, branch, encoders)
     spec: specs.Spec = {"encoders": chosen, "keep_own": keep_own, "prefix": prefix}
-    attachment = Attachment(adapter, branches, made, spec)
+    host = Host(adapter, branches, [branch.grid for branch in branches])
+    attachment = Attachment(host, made, spec)
     if init == "own":
         for branch, encoders in zip(branches, made, strict=True):
             _copy_own_table(branch, encoders[0])
@@ -82,12 +86,12 @@ def attach(
     if not keep_own:
         attachment.set_aside()
     if freeze_backbone:
-        attachment.frozen = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        host.frozen = [parameter for parameter in model.parameters() if parameter.requires_grad]
         model.requires_grad_(False)
     model.loope = attachment.train(model.training)
     attachment.wire()
     override_methods(model)
-    return report_on(model, attachment, prefix, keep_own)
+    return report_on(model, attachment, init)
 
 
 def detach(model: nn.Module) -> None:
@@ -98,12 +102,12 @@ def detach(model: nn.Module) -> None:
     Raises:
         LoopeError: if nothing is attached.
     """
-    attachment = required_attachment(model)
+    attachment = sole_attachment(model)
     require(not attachment.baked, "The model was frozen for deployment, and its own encoding dropped; load it anew.")
     attachment.unwire()
     restore_methods(model)
     attachment.restore()
-    for parameter in attachment.frozen:
+    for parameter in attachment.host.frozen:
         parameter.requires_grad_(True)
     del model.loope
 
@@ -129,7 +133,9 @@ def resize(model: nn.Module, size: GridLike) -> None:
     adapter.set_geometry(pixels)
     grids = [branch.grid for branch in adapter.branches()]
     if attachment:
-        attachment.fit(grids)
+        for each in all_attachments(model):
+            each.fit(grids)
+        attachment.host.fit(grids)
         return
     for branch, grid in zip(branches, grids, strict=True):
         old, branch.grid = branch.grid, grid
@@ -157,6 +163,12 @@ def _chosen(encoder: EncoderChoice, options: dict[str, Any]) -> list[tuple[str, 
     return chosen
 
 
+def _default_prefix(init: str | None, branch: Branch, encoders: Sequence[PositionalEncoder]) -> str:
+    """What prefix tokens get if nobody says: what the encoder wants, and with the own table their own vectors."""
+    wanted = (init == "own" and branch.table_prefix) or any(each.prefix == "learned" for each in encoders)
+    return "learned" if wanted and branch.prefix else "none"
+
+
 def _is_pair(value: Any) -> bool:
     return (
         isinstance(value, tuple | list) and len(value) == 2 and isinstance(value[0], str) and isinstance(value[1], dict)
@@ -170,8 +182,9 @@ def _try_resize(encoders: Sequence[PositionalEncoder], branch: Branch, pixels: G
         copy.deepcopy(encoder).resize(grid)
 
 
-def _make(branch: Branch, name: str, options: dict[str, Any]) -> PositionalEncoder:
-    made = create_encoder(
+def encoder_for(branch: Branch, name: str, options: dict[str, Any]) -> PositionalEncoder:
+    """A new encoder that fits a branch, on the CPU in float32."""
+    return create_encoder(
         name,
         branch.dim,
         branch.grid,
@@ -181,7 +194,6 @@ def _make(branch: Branch, name: str, options: dict[str, Any]) -> PositionalEncod
         depth=len(branch.blocks),
         **options,
     )
-    return made.to(next(branch.patch_embed.parameters()))
 
 
 def _check_fit(adapter: Adapter, branch: Branch, encoders: Sequence[PositionalEncoder]) -> None:

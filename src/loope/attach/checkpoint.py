@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from loope.attach import libraries, specs
+from loope.attach import libraries, pretrained, rehearsal, specs
 from loope.attach.api import attach, resize
-from loope.attach.attachment import required_attachment
+from loope.attach.attachment import as_if_detached, sole_attachment
+from loope.attach.wrappers import require_merged, unwrapped
 from loope.core.errors import LoopeError, require
 from loope.core.files import write_atomic
-from loope.core.grid import Grid
 
 KEY = "loope"
 FORMAT = 1
-OWN = "loope.own."
+MOST_RECIPE = 8 * 2**20  # letters; the names of 20,000 classes take two million
+DTYPES = {"float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64"}  # with safetensors' names
 TRAITS = (
     *("num_heads", "head_dim", "num_prefix_tokens", "no_embed_class", "dynamic_img_size", "global_pool"),
     *("temperature", "ref_feat_shape", "grid_indexing", "grid_offset", "rotate_half"),  # of a rotary encoding
@@ -29,7 +33,8 @@ def save(model: nn.Module, path: str | Path, *, model_args: dict[str, Any] | Non
     """Write an attached model to one safetensors file, atomically.
 
     Args:
-        model: a model of timm, transformers or `loope.models`, with something attached.
+        model: a model of timm, transformers or `loope.models`, with something attached; also inside DDP, DataParallel
+            or torch.compile. PEFT's adapters must be merged first.
         path: the file.
         model_args: arguments that a timm model, or the timm backbone of ours, was created with beyond its name, number
             of classes and image size, which are found by themselves.
@@ -37,17 +42,18 @@ def save(model: nn.Module, path: str | Path, *, model_args: dict[str, Any] | Non
     Raises:
         LoopeError: if nothing is attached, or the model could not be built again from what the file would say.
     """
-    from safetensors.torch import save as to_safetensors
-
-    attachment = required_attachment(model)
+    try:
+        from safetensors.torch import save as to_safetensors
+    except ImportError:
+        raise LoopeError("Writing checkpoints needs safetensors: pip install 'loope[models]'.") from None
+    model = unwrapped(model)
+    require_merged(model)
+    attachment = sole_attachment(model)
     require(not attachment.baked, "A frozen model is for deployment; save the model before loope.freeze.")
-    branch, own = attachment.branches[0], attachment.own_grids[0]
-    if attachment.spec["keep_own"]:  # then the model's own table has the present size
-        own = branch.grid
-    size = Grid(own.height * branch.patch_size, own.width * branch.patch_size)
+    branch = attachment.branches[0]
     recipe: dict[str, Any] = {
         "format": FORMAT,
-        "model": libraries.describe(model, size, branch.channels, model_args or {}),
+        "model": libraries.describe(model, attachment.own_size, branch.channels, model_args or {}),
         "attach": attachment.spec,
         "size": list(branch.pixels),
         "dtype": str(next(branch.patch_embed.parameters()).dtype).removeprefix("torch."),
@@ -60,34 +66,117 @@ def save(model: nn.Module, path: str | Path, *, model_args: dict[str, Any] | Non
 def load(path: str | Path) -> nn.Module:
     """Build the model again and load its weights; it is in eval mode.
 
+    Nothing in the file is trusted: the model is first built without memory and compared with the tensors that the file
+    has, and only known libraries build it.
+
+    Args:
+        path: a file that `save` wrote, or a folder that `HubModel`, transformers' `save_pretrained` or its `Trainer`
+            wrote from an attached model.
+
     Raises:
-        LoopeError: if the file is missing, damaged, or was not written by `save`.
+        LoopeError: if the file is missing, damaged, does not say how to build its model, does not hold the model that
+            it describes, or has weights that are not finite.
     """
+    path = Path(path)
+    if not path.is_dir():
+        return _load_file(path)
+    if _is_ours(path / pretrained.WEIGHTS):
+        return _load_file(path / pretrained.WEIGHTS)
+    try:
+        return pretrained.load_folder(path)
+    except LoopeError:
+        raise
+    except Exception as error:  # whatever a damaged or foreign configuration sets off in transformers
+        raise LoopeError(f"{path} cannot be read: {type(error).__name__}: {str(error)[:500]}") from error
+
+
+def _is_ours(path: Path) -> bool:
     from safetensors import SafetensorError, safe_open
 
-    require(Path(path).is_file(), f"There is no file {path}.")
     try:
         with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dictionary)
-    except SafetensorError as error:
-        raise LoopeError(f"{path} is no safetensors file, or is damaged: {error}.") from None
-    require(
-        KEY in metadata,
-        f"{path} was not written by loope.save and does not say how to build its model; build and attach the model, "
-        "then load the file with safetensors.torch.load_model.",
-    )
+            return KEY in (file.metadata() or {})
+    except (SafetensorError, FileNotFoundError):
+        return False
+
+
+def _load_file(path: Path) -> nn.Module:
     try:
-        recipe = json.loads(metadata[KEY])
-        require(recipe["format"] == FORMAT, f"{path} has format {recipe['format']}; this version reads {FORMAT}.")
-        recipe["attach"] = specs.from_json(json.dumps(recipe["attach"]))
-        model = _build(recipe)
+        from safetensors import SafetensorError, safe_open
+    except ImportError:
+        raise LoopeError("Reading checkpoints needs safetensors: pip install 'loope[models]'.") from None
+    require(path.is_file(), f"There is no file {path}.")
+    try:
+        with safe_open(path, framework="pt") as file:
+            recipe = read_recipe(path, file.metadata() or {}, len(file.keys()))
+            _rehearse(path, recipe, file)
+            model = libraries.build(recipe["model"])
+            attach_by(recipe, model)
+            state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dictionary)
+        for name, tensor in state.items():
+            require(
+                not tensor.is_floating_point() or bool(tensor.isfinite().all()),
+                f"{path} has weights that are not finite, in {name}; save the model from before its training diverged.",
+            )
         model.load_state_dict(state)
     except LoopeError:
         raise
+    except SafetensorError as error:
+        raise LoopeError(f"{path} is no safetensors file, or is damaged: {error}.") from None
     except Exception as error:  # whatever a damaged or foreign recipe sets off in the libraries that read it
-        raise LoopeError(f"{path} cannot be read: {type(error).__name__}: {error}") from error
+        raise LoopeError(f"{path} cannot be read: {type(error).__name__}: {str(error)[:500]}") from error
     return model.eval()
+
+
+def read_recipe(path: str | Path, metadata: Mapping[str, str], tensors: int) -> dict[str, Any]:
+    """How a file's model is built, if that is plain and modest."""
+    require(
+        KEY in metadata,
+        f"{path} was not written by loope.save and does not say how to build its model; {_advice(Path(path).parent)}.",
+    )
+    text = metadata[KEY]
+    require(len(text) <= MOST_RECIPE, f"{path} describes its model in {len(text):,} letters, more than any needs.")
+    recipe: dict[str, Any] = json.loads(text)
+    require(recipe["format"] == FORMAT, f"{path} has format {recipe['format']}; this version reads {FORMAT}.")
+    rehearsal.require_modest(recipe, tensors)
+    recipe["attach"] = specs.from_json(json.dumps(recipe["attach"]))
+    count = len(recipe["attach"]["encoders"])
+    require(
+        count <= rehearsal.MOST_ENCODERS,
+        f"{path} describes {count:,} encoders; up to {rehearsal.MOST_ENCODERS} are attached from a file.",
+    )
+    return recipe
+
+
+def _rehearse(path: str | Path, recipe: dict[str, Any], file: Any) -> None:
+    """Check, before memory is spent, that the model described is the one whose tensors the file has."""
+    tensors = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118  (not a dictionary)
+    shapes = {name: tuple(tensor.get_shape()) for name, tensor in tensors.items()}
+    dtypes = {tensor.get_dtype() for tensor in tensors.values()}
+    require(
+        DTYPES.get(recipe["dtype"]) in dtypes,
+        f"{path} describes a model in {recipe['dtype']!r}, but has tensors in {', '.join(sorted(dtypes)) or 'none'}.",
+    )
+    spec = math.prod(shapes.get(rehearsal.EXTRA_STATE, ()))
+    require(spec <= MOST_RECIPE, f"{path} describes its encoders in {spec:,} bytes, more than any model needs.")
+    rehearsal.rehearse(partial(libraries.build, recipe["model"]), partial(attach_by, recipe), recipe["size"], shapes)
+
+
+def attach_by(recipe: dict[str, Any], model: nn.Module) -> None:
+    """Attach to a new model what a recipe says, for images of its size and in its dtype."""
+    how = recipe["attach"]
+    attach(model, how["encoders"], keep_own=how["keep_own"], prefix=how["prefix"])
+    resize(model, recipe["size"])
+    model.to(getattr(torch, recipe["dtype"]))
+
+
+def _advice(folder: Path) -> str:
+    """How to read a file that `save` did not write."""
+    if (folder / pretrained.PEFT_CONFIG).is_file():
+        return f"build and attach the model, then call peft.PeftModel.from_pretrained(model, {str(folder)!r})"
+    if (folder / pretrained.CONFIG).is_file():
+        return f"its folder does: loope.load({str(folder)!r})"
+    return "build and attach the model, then load the file with safetensors.torch.load_model"
 
 
 def _check_rebuilds(about: dict[str, Any], model: nn.Module) -> None:
@@ -96,7 +185,7 @@ def _check_rebuilds(about: dict[str, Any], model: nn.Module) -> None:
         rebuilt = libraries.build(about)
     different = []
     for look in (_shapes, _traits):
-        ours, theirs = _as_if_detached(look(model)), look(rebuilt)
+        ours, theirs = as_if_detached(look(model)), look(rebuilt)
         different += sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))
     require(
         not different,
@@ -117,16 +206,3 @@ def _traits(model: nn.Module) -> dict[str, str]:
         for trait in TRAITS
         if isinstance(value := getattr(module, trait, None), int | float | str | list | tuple)
     }
-
-
-def _as_if_detached(named: dict[str, str]) -> dict[str, str]:
-    """Names as they are with nothing attached: what was set aside at its old place, and nothing of ours."""
-    back = {name.removeprefix(OWN).replace("/", ".") if name.startswith(OWN) else name: named[name] for name in named}
-    return {name: value for name, value in back.items() if not name.startswith("loope.")}
-
-
-def _build(recipe: dict[str, Any]) -> nn.Module:
-    model, how = libraries.build(recipe["model"]), recipe["attach"]
-    attach(model, how["encoders"], keep_own=how["keep_own"], prefix=how["prefix"])
-    resize(model, recipe["size"])
-    return model.to(getattr(torch, recipe["dtype"]))

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from loope.attach.api import resize
-from loope.attach.attachment import Attachment, required_attachment
+from loope.attach.attachment import Attachment, sole_attachment
 from loope.core.errors import LoopeError, require
 from loope.core.grid import Grid, GridLike, as_grid
 from loope.encoders import PositionalEncoder
@@ -80,7 +80,7 @@ def freeze(model: nn.Module, size: GridLike) -> None:
         model: a model with something attached.
         size: (height, width) of the images.
     """
-    attachment = required_attachment(model)
+    attachment = sole_attachment(model)
     require(not attachment.baked, "The model is frozen already; freeze a copy made before for another size.")
     resize(model, size)
     model.eval().requires_grad_(False)
@@ -114,5 +114,5 @@ def _once(layers: Tensor) -> Tensor:
 
 def _drop_own(attachment: Attachment) -> None:
     attachment.baked = True
-    attachment.taken.clear()
+    attachment.host.taken.clear()
     attachment.own = nn.Module()

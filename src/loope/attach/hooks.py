@@ -5,29 +5,38 @@ The hooks are objects of their own classes, so that `detach` finds them in a cop
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from loope.attach.adapter import Adapter, Branch
+from loope.attach.adapter import Branch
+from loope.attach.host import Host
 from loope.core.errors import LoopeError
 from loope.core.grid import as_grid
-from loope.encoders import PositionalEncoder
 
 
 class Hook:
-    """Something that `attach` puts into a model and `detach` takes out."""
+    """Something that `attach` puts into a model and `detach` takes out.
+
+    Args:
+        host: the model.
+        number: of the branch.
+    """
+
+    def __init__(self, host: Host, number: int):
+        self.host = host
+        self.number = number
+
+    @property
+    def branch(self) -> Branch:
+        """The sequence of patch tokens that the hook is for."""
+        return self.host.branches[self.number]
 
 
 class AddToPatches(Hook):
-    """After the patch embedding: notes the grid and adds what the additive encoders make of the images."""
-
-    def __init__(self, branch: Branch, encoders: Sequence[PositionalEncoder]):
-        self.branch = branch
-        self.encoders = encoders
+    """After the patch embedding: notes the grid and lets the additive encoders act."""
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...], tokens: Tensor) -> Tensor:
         """`tokens` `(B, N, D)` or `(B, h, w, D)` with their positions."""
@@ -40,56 +49,60 @@ class AddToPatches(Hook):
                 f"shape {tuple(tokens.shape)}; use a size that is a multiple of {side}."
             )
         self.branch.meet(grid)
-        if self.encoders:
-            missing = [grid[axis] * side - images.shape[axis - 2] for axis in (0, 1)]
-            if any(missing):
-                images = F.pad(images, (0, missing[1], 0, missing[0]))
-            for encoder in self.encoders:
-                tokens = tokens + encoder.embed(images, grid).view(-1, *tokens.shape[1:])
-        return tokens
+        added: Tensor = self.host.apply("add_to_patches", self.number, tokens, images, grid)
+        return added
 
 
 class AddToPrefix(Hook):
     """Where all tokens have come together: adds the learned vectors of the prefix tokens."""
-
-    def __init__(self, branch: Branch, vectors: nn.ParameterDict, key: str):
-        self.branch = branch
-        self.vectors = vectors  # the dictionary, not the parameter: `.to(...)` may put a new one into it
-        self.key = key
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The module's arguments, the first of them `(B, P + N, D)` with the prefix moved."""
         tokens, count = args[0], self.branch.prefix
         if tokens.shape[1:] != (count + self.branch.latest, self.branch.dim):
             return args  # another branch of the model runs through the same module
-        return torch.cat((tokens[:, :count] + self.vectors[self.key], tokens[:, count:]), dim=1), *args[1:]
+        prefix = self.host.apply("add_to_prefix", self.number, tokens[:, :count])
+        return torch.cat((prefix, tokens[:, count:]), dim=1), *args[1:]
 
 
-class MixAfterBlock(Hook):
-    """After a block: the conditional encoders transform the patch tokens."""
+class InBlock(Hook):
+    """A hook that knows its block.
 
-    def __init__(self, branch: Branch, layer: int, encoders: Sequence[PositionalEncoder]):
-        self.branch = branch
+    Args:
+        host: the model.
+        number: of the branch.
+        layer: number of the block.
+    """
+
+    def __init__(self, host: Host, number: int, layer: int):
+        super().__init__(host, number)
         self.layer = layer
-        self.encoders = encoders
+
+
+class MixAfterBlock(InBlock):
+    """After a block: the conditional encoders transform the patch tokens."""
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...], tokens: Tensor) -> Tensor:
         """`tokens` `(B, P + N, D)` with the patches mixed."""
         grid, count = self.branch.grid_of(tokens.shape[1]), self.branch.prefix
-        patches = tokens[:, count:]
-        for encoder in self.encoders:
-            patches = encoder.mix(patches, grid, self.layer)
-        return torch.cat((tokens[:, :count], patches), dim=1) if count else patches
+        return _behind(tokens, self.host.apply("mix", self.number, tokens[:, count:], grid, self.layer), count)
 
 
-class Position:
-    """What an attention module is given: `q, k, bias = position(q, k)`."""
+class Position(InBlock):
+    """What an attention module is given: `q, k, bias = position(q, k)`.
 
-    def __init__(self, branch: Branch, layer: int, encoders: Sequence[PositionalEncoder]):
-        self.branch = branch
-        self.layer = layer
-        self.turning = [encoder for encoder in encoders if "rotate" in encoder.hooks()]
-        self.biasing = [encoder for encoder in encoders if "bias" in encoder.hooks()]
+    Args:
+        host: the model.
+        number: of the branch.
+        layer: number of the block.
+        rotates: whether there are rotary encoders.
+        biases: whether there are encoders with a bias.
+    """
+
+    def __init__(self, host: Host, number: int, layer: int, rotates: bool, biases: bool):
+        super().__init__(host, number, layer)
+        self.rotates = rotates
+        self.biases = biases
 
     def __call__(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """Queries and keys turned, and the sum of the biases; prefix tokens are neither turned nor biased.
@@ -99,15 +112,13 @@ class Position:
             k: `(B, heads, P + N, d)`.
         """
         grid, count = self.branch.grid_of(q.shape[-2]), self.branch.prefix
-        patches = q[..., count:, :]
+        patches = q[..., count:, :], k[..., count:, :]
         bias = None
-        for encoder in self.biasing:
-            each = encoder.bias(patches, grid, self.layer)
-            bias = each if bias is None else bias + each
-        if bias is not None and count:
-            bias = F.pad(bias, (count, 0, count, 0))
-        for encoder in self.turning:
-            turned_q, turned_k = encoder.rotate(q[..., count:, :], k[..., count:, :], grid, self.layer)
+        if self.biases:
+            bias = self.host.apply("bias", self.number, patches[0], grid, self.layer)
+            bias = F.pad(bias, (count, 0, count, 0)) if count else bias
+        if self.rotates:
+            turned_q, turned_k = self.host.apply("rotate", self.number, *patches, grid, self.layer)
             q, k = _behind(q, turned_q, count), _behind(k, turned_k, count)
         return q, k, bias
 
@@ -115,15 +126,15 @@ class Position:
 class Attend(Hook):
     """In place of an attention module's `forward`: the same with its own weights, and with positions."""
 
-    def __init__(self, adapter: Adapter, attention: nn.Module, position: Position):
-        self.adapter = adapter
+    def __init__(self, attention: nn.Module, position: Position):
+        super().__init__(position.host, position.number)
         self.attention = attention
         self.position = position
         self.previous = attention.__dict__.get("forward")  # another library's patch, to be put back
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What the attention module returns."""
-        return self.adapter.attend(self.attention, self.position, *args, **kwargs)
+        return self.host.adapter.attend(self.attention, self.position, *args, **kwargs)
 
 
 def _behind(tokens: Tensor, patches: Tensor, count: int) -> Tensor:

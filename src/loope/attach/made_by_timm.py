@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-from loope.core.errors import require
+from loope.core.errors import LoopeError, require
 from loope.core.grid import Grid
 
 
@@ -19,13 +19,20 @@ def describe(model: Any, size: Grid, channels: int, args: dict[str, Any]) -> dic
         f"Can only save models made by timm.create_model, which this {type(model).__name__} was not; for others use "
         "safetensors.torch.save_model.",
     )
-    found = {"img_size": list(size), "num_classes": model.num_classes, "in_chans": channels}
+    found: dict[str, Any] = {"img_size": list(size), "in_chans": channels}
+    if hasattr(model, "num_classes"):
+        found["num_classes"] = model.num_classes
+    else:  # features alone, without a head
+        found |= {"features_only": True, "out_indices": list(model.out_indices)}
     return {"name": name, "args": {**found, **args}}
 
 
 def build(about: dict[str, Any]) -> nn.Module:
     """From the name; never from a file or an address."""
-    import timm
+    try:
+        import timm
+    except ImportError:
+        raise LoopeError("The file's model is one of timm's: pip install 'loope[models]'.") from None
 
     # A name with a scheme, or an argument that names a file, would make timm read what a checkpoint has no say in.
     require(timm.is_model(about["name"]), f"timm has no model {about['name']!r}.")

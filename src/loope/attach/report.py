@@ -69,12 +69,25 @@ class Report:
         return table
 
 
-def report_on(model: nn.Module, attachment: Attachment, prefix: str, keep_own: bool) -> Report:
-    """The report on an attachment that is in place."""
+# Nothing in a model tells whether it is pretrained, so these say "if". One is given whenever the output changes.
+SET_ASIDE = (
+    "if the model is pretrained: near chance until fine-tuned, for its weights expect the encoding that was set aside; "
+    "fine-tune it, or start from its own table with 'learned' and init='own'"
+)
+KEPT = (
+    "if the model is pretrained: less accurate until fine-tuned, with some encoders near chance, for its weights do "
+    "not expect what is added; measure it, and fine-tune it"
+)
+
+
+def report_on(model: nn.Module, attachment: Attachment, init: str | None) -> Report:
+    """The report on an attachment that is in place, whose encoder started from `init`."""
     added = [*attachment.encoders.parameters(), *attachment.prefixes.parameters()]
-    names = [name.replace("/", ".") for name in attachment.taken]
+    names = [name.replace("/", ".") for name in attachment.host.taken]
     encoders = attachment.encoders_of(0)
     notes = []
+    if not _starts_as_it_was(attachment, init):
+        notes.append(SET_ASIDE if names else KEPT)
     if any(encoder.name == "irpe" and getattr(encoder, "mode", "") == "contextual" for encoder in encoders):
         notes.append(
             "contextual iRPE reads the queries: its bias is made anew for each image, which costs time and memory"
@@ -87,7 +100,14 @@ def report_on(model: nn.Module, attachment: Attachment, prefix: str, keep_own: b
         parameters_added=sum(parameter.numel() for parameter in added),
         parameters_set_aside=sum(parameter.numel() for parameter in attachment.own.parameters()),
         prefix_tokens=attachment.branches[0].prefix,
-        prefix=prefix,
-        keep_own=keep_own,
+        prefix=attachment.spec["prefix"],
+        keep_own=attachment.spec["keep_own"],
         notes=notes,
     )
+
+
+def _starts_as_it_was(attachment: Attachment, init: str | None) -> bool:
+    """Whether the model gives what it gave before: all that was set aside are tables that were copied whole."""
+    copied = all(slot is branch.table for branch, slot, _ in attachment.host.taken.values())
+    whole = attachment.spec["prefix"] == "learned" or not any(branch.table_prefix for branch in attachment.branches)
+    return init == "own" and not attachment.spec["keep_own"] and copied and whole

@@ -11,6 +11,17 @@ from loope.attach.adapter import Slot
 from loope.core.errors import LoopeError
 
 
+class Idle(nn.Parameter):
+    """A parameter that is out of use, and stays untrained when `requires_grad_` is called on everything around it.
+
+    PEFT does that to `modules_to_save`, and DDP does not take parameters that are trained but unused.
+    """
+
+    def requires_grad_(self, requires_grad: bool = True) -> Idle:
+        """Do nothing."""
+        return self
+
+
 @dataclass
 class Taken:
     """What was taken from a slot, apart from the value itself.
@@ -37,6 +48,8 @@ def take(slot: Slot, zeros: Tensor | None) -> tuple[nn.Module | Tensor, Taken]:
     taken = Taken(trainable, list(home), name not in module._non_persistent_buffers_set)
     for parameter in _parameters(value):
         parameter.requires_grad_(False)
+        if type(parameter) is nn.Parameter:
+            parameter.__class__ = Idle  # in place: whoever has the parameter keeps it
     if zeros is None:
         home[name] = None
     else:
@@ -66,6 +79,8 @@ def give_back(slot: Slot, value: nn.Module | Tensor, taken: Taken) -> None:
     module._buffers.pop(name, None)
     module._non_persistent_buffers_set.discard(name)
     for parameter, trainable in zip(_parameters(value), taken.trainable, strict=True):
+        if isinstance(parameter, Idle):
+            parameter.__class__ = nn.Parameter  # type: ignore[assignment]
         parameter.requires_grad_(trainable)
     home = _home(module, value)
     home[name] = value

@@ -51,7 +51,7 @@ def from_json(text: str) -> Spec:
     return spec
 
 
-def to_bytes(spec: Spec) -> Tensor:
+def to_bytes(spec: Any) -> Tensor:
     """`(n,)` uint8: the JSON's bytes, so that every state dict and safetensors file can hold it."""
     return torch.tensor(list(to_json(spec).encode()), dtype=torch.uint8)
 

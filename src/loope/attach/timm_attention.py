@@ -43,15 +43,18 @@ def attend(
 
 
 def project(attention: Any, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries, keys and values, `(B, heads, tokens, d)` each, as the module itself makes them."""
+    """Queries, keys and values, `(B, heads, tokens, d)` each.
+
+    The layers are called as modules, never read for their weights: hooks, LoRA and quantised layers must act.
+    """
     heads = attention.num_heads
     if attention.qkv is None:
         q, k, v = (_heads(layer(x), attention) for layer in (attention.q_proj, attention.k_proj, attention.v_proj))
     else:
-        bias = attention.qkv.bias
-        if getattr(attention, "q_bias", None) is not None:
+        packed = attention.qkv(x)
+        if getattr(attention, "q_bias", None) is not None:  # EVA and BEiT keep the bias beside a layer that has none
             bias = torch.cat((attention.q_bias, attention.k_bias, attention.v_bias))
-        packed = F.linear(x, attention.qkv.weight, bias)
+            packed = packed + bias.to(packed.dtype)
         q, k, v = packed.reshape(*x.shape[:2], 3, heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
     if hasattr(attention, "q_norm"):
         q, k = attention.q_norm(q), attention.k_norm(k)

@@ -24,6 +24,9 @@ def complete_preset(incomplete: str) -> list[str]:
     return [name for name in PRESETS if name.startswith(incomplete)]
 
 
+MOST_SEEDS = 1000
+DIGITS = 9  # of seeds and resources
+SETTLED = ("self", "on", "jobs", "address")  # of an executor, by other options
 OUT = Path("out/experiments")
 TableArgument = Annotated[
     str, typer.Argument(metavar="TABLE", help="See `loope tables`.", autocompletion=complete_table)
@@ -37,7 +40,8 @@ OnlyOption = Annotated[
     typer.Option(help="Rows, columns, models or encoders that fit, such as 'LOOPE*'; several may be given."),
 ]
 EpochsOption = Annotated[
-    int | None, typer.Option(help="Train for so many epochs instead of the preset's; these are other runs.", min=1)
+    int | None,
+    typer.Option(help="Train for so many epochs instead of the preset's; these are other runs.", min=1, max=100_000),
 ]
 SeedsOption = Annotated[str, typer.Option(help="Seeds, such as 0,1,2.")]
 OutOption = Annotated[Path, typer.Option(help="Folder of all runs.")]
@@ -50,9 +54,11 @@ def read_seeds(text: str) -> list[int]:
         LoopeError: if they are written otherwise.
     """
     parts = [part.strip() for part in text.split(",")]
+    seeds = {int(part) for part in parts if _is_number(part)}
     require(
-        all(part.isdigit() for part in parts) and len(set(parts)) == len(parts),
-        f"Seeds are different whole numbers with commas between them, got {text!r}; for example 0,1,2.",
+        len(seeds) == len(parts) <= MOST_SEEDS,
+        f"Seeds are different whole numbers below {10**DIGITS:,}, up to {MOST_SEEDS}, with commas between them, got "
+        f"{shorten(text)!r}; for example 0,1,2.",
     )
     return [int(part) for part in parts]
 
@@ -63,7 +69,22 @@ def read_resources(texts: list[str]) -> dict[str, str | int]:
     Raises:
         LoopeError: if one is written otherwise.
     """
+    read: dict[str, str | int] = {}
     for text in texts:
-        require("=" in text, f"A resource is written as NAME=VALUE, got {text!r}; for example num_gpus=1.")
-    pairs = (text.split("=", 1) for text in texts)
-    return {name: int(value) if value.isdigit() else value for name, value in pairs}
+        name, equals, value = text.partition("=")
+        require(
+            bool(equals) and name.isidentifier() and name not in SETTLED,
+            f"A resource is written as NAME=VALUE, got {shorten(text)!r}; for example num_gpus=1. --on says where runs "
+            "go, --jobs how many at a time.",
+        )
+        read[name] = int(value) if _is_number(value) else value
+    return read
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= DIGITS
+
+
+def shorten(text: str) -> str:
+    """The beginning of what was typed, for messages."""
+    return text if len(text) <= 60 else f"{text[:60]}..."

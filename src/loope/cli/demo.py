@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from loope.cli.options import JsonOption
+from loope.cli.options import MOST_JOBS, MOST_SEED, JsonOption
+from loope.cli.text import as_text
 
 if TYPE_CHECKING:
     from typing import Any
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the runs and the report.")] = Path("out/demo"),
-    seed: Annotated[int, typer.Option(help="Seed of weights and training.", min=0)] = 0,
-    jobs: Annotated[int, typer.Option(help="Runs at a time.", min=1)] = 2,
+    seed: Annotated[int, typer.Option(help="Seed of weights and training.", min=0, max=MOST_SEED)] = 0,
+    jobs: Annotated[int, typer.Option(help="Runs at a time.", min=1, max=MOST_JOBS)] = 2,
     smoke: Annotated[
         bool, typer.Option("--smoke", help="Only see that it works: seconds, and scores without meaning.")
     ] = False,
@@ -30,15 +31,17 @@ def demo(
     """
     from rich.console import Console
 
-    from loope.cli.experiments import print_failures
+    from loope.cli.experiments import RUNNING_ELSEWHERE, print_elsewhere, print_failures
     from loope.cli.watching import Watch, interruptible
+    from loope.core.packages import require_packages
     from loope.engine.executors import create_executor
     from loope.experiments.campaign import carry_out
     from loope.experiments.demo import TABLE, write_model
     from loope.experiments.demo_report import write_report
     from loope.experiments.settings import Settings
 
-    _require_packages("accelerate", "matplotlib", "safetensors", "timm")  # now, not after the training
+    # Now, not after the training.
+    require_packages("The demo", "train,plots", "accelerate", "matplotlib", "safetensors", "timm", "torchmetrics")
     console = Console(stderr=as_json)
     runs = [entry.run.with_seed(seed) for entry in TABLE.entries("smoke" if smoke else "laptop")]
     console.print(f"{len(runs)} encoders in the same small ViT, on Three-Cell; {jobs} at a time.")
@@ -47,6 +50,9 @@ def demo(
     if outcome.failures:
         print_failures(console, outcome.failures)
         raise typer.Exit(1)
+    if outcome.elsewhere:
+        print_elsewhere(console, outcome.elsewhere)
+        raise typer.Exit(RUNNING_ELSEWHERE)
     results = {each.run.encoder.name: each.result for each in outcome.standings if each.result is not None}
     report = write_report(runs, results, out, smoke)
     model = write_model(runs[0], out)  # none for runs of an earlier version
@@ -57,18 +63,9 @@ def demo(
         )
         return
     console.print(_table(results))
-    console.print(f"Report with pictures: [bold]{report}[/bold]")
+    console.print(f"Report with pictures: [bold]{as_text(report)}[/bold]")
     if model is not None:
-        console.print(f"The model with LOOPE, to look into with `loope explore`: [bold]{model}[/bold]")
-
-
-def _require_packages(*names: str) -> None:
-    from importlib.util import find_spec
-
-    from loope.core.errors import require
-
-    missing = [name for name in names if find_spec(name) is None]
-    require(not missing, f"The demo needs {', '.join(missing)}: pip install 'loope[train,plots]'.")
+        console.print(f"The model with LOOPE, to look into with `loope explore`: [bold]{as_text(model)}[/bold]")
 
 
 def _table(results: dict[str, dict[str, Any]]) -> Any:

@@ -6,12 +6,13 @@ from typing import Annotated
 import typer
 
 from loope.cli.options import JsonOption, busy
+from loope.core.limits import MOST_CELLS_COMPARED, MOST_DIM, require_cells
 
 
 def encoders(
     pattern: Annotated[str, typer.Argument(help="Names to show, with * as in the shell.")] = "*",
     grid: Annotated[str, typer.Option(help="HEIGHTxWIDTH of the grid that parameters are counted for.")] = "14x14",
-    dim: Annotated[int, typer.Option(help="Width of the tokens.")] = 768,
+    dim: Annotated[int, typer.Option(help="Width of the tokens.", max=MOST_DIM)] = 768,
     as_json: JsonOption = False,
 ) -> None:
     """List the encoders: where each acts, its parameters at this size (- if it cannot take it), its paper and options.
@@ -26,10 +27,12 @@ def encoders(
 
     from loope.cli.options import read_grid
 
+    size = read_grid(grid)
+    require_cells(size, MOST_CELLS_COMPARED, "This command")
     with busy("Counting"):
         from loope.encoders.describe import describe
 
-        rows = describe(read_grid(grid), dim, pattern)
+        rows = describe(size, dim, pattern)
     if as_json:
         typer.echo(json.dumps([row._asdict() for row in rows], indent=2))
         return

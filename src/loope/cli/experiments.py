@@ -21,15 +21,22 @@ from loope.cli.choices import (
     read_resources,
     read_seeds,
 )
-from loope.cli.options import JsonOption, busy
+from loope.cli.options import MOST_JOBS, JsonOption, busy
+from loope.cli.text import as_text
 from loope.core.errors import require
+from loope.core.processes import world_size
+from loope.core.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table as RichTable
 
     from loope.experiments.results import Standing
+    from loope.experiments.settings import Settings
+    from loope.experiments.spec import Run
     from loope.reports.sheets import Sheet
+
+RUNNING_ELSEWHERE = 3  # exit code: nothing failed, but another process holds the lock of a run
 
 
 def run(
@@ -39,7 +46,7 @@ def run(
     epochs: EpochsOption = None,
     seeds: SeedsOption = "0",
     jobs: Annotated[
-        int | None, typer.Option(help="Runs at a time; one for each core or GPU if not given.", min=1)
+        int | None, typer.Option(help="Runs at a time; one for each core or GPU if not given.", min=1, max=MOST_JOBS)
     ] = None,
     on: Annotated[
         str | None,
@@ -61,6 +68,8 @@ def run(
     as_json: JsonOption = False,
 ) -> None:
     """Do the runs of a table that are not done, then show the table. Run again to go on.
+
+    Exit code 3: all that is left is running elsewhere.
 
     Examples:
         loope run table4 --preset laptop --seeds 0,1,2
@@ -88,6 +97,7 @@ def run(
         progress=False,
     )
     place, options = on or _default_place(preset), read_resources(resource or [])
+    barred = _obstacles(runs, out, settings) if place in ("local", "here") else {}  # of other machines nothing is known
     if place == "slurm":
         options = {"folder": str(out / "slurm"), **options}
     with (
@@ -95,28 +105,37 @@ def run(
         create_executor(place, jobs, **options) as executor,
         Watch(console, runs, out) as watch,
     ):
-        outcome = carry_out(runs, out / "runs", executor, settings, watch)
+        outcome = carry_out([run for run in runs if run not in barred], out / "runs", executor, settings, watch)
+    from loope.experiments.results import Results
     from loope.experiments.sheet import make_sheet
     from loope.reports.sheets import render
 
-    sheet = make_sheet(found, preset, numbers, out / "runs")
+    sheet = make_sheet(found, preset, numbers, Results.in_folder(out / "runs"))
     if as_json and first:
         typer.echo(render(sheet, "json"), nl=False)
     elif not as_json:
         console.print(show_sheet(sheet))
     done = sum(each.state == "done" for each in outcome.standings)
-    console.print(f"{done} of {len(outcome.standings)} runs are done, in [bold]{out}[/bold].")
+    total = len(outcome.standings) + len(barred)
+    console.print(f"{done} of {total} runs are done, in [bold]{as_text(out)}[/bold].")
     for name, count in count_bad_images(outcome.standings).items():
         console.print(f"{count} images of {name} could not be read and were skipped; run.json counts them by part.")
+    for cause in dict.fromkeys(barred.values()):
+        count = sum(each == cause for each in barred.values())
+        console.print(f"[red]{count} runs could not start[/red]: {as_text(cause)}", highlight=False)
     if outcome.failures:
         print_failures(console, outcome.failures)
+    if outcome.failures or barred:
         raise typer.Exit(1)
+    if outcome.elsewhere and first:  # its peers may be here before it has written the result
+        print_elsewhere(console, outcome.elsewhere)
+        raise typer.Exit(RUNNING_ELSEWHERE)
 
 
 def status(
     table: Annotated[
         str | None,
-        typer.Argument(metavar="[TABLE]", help="One table; all if not given.", autocompletion=complete_table),
+        typer.Argument(metavar="TABLE", help="One table; all if not given.", autocompletion=complete_table),
     ] = None,
     preset: PresetOption = "laptop",
     only: OnlyOption = None,
@@ -152,14 +171,14 @@ def status(
         typer.echo(json.dumps(rows, indent=2))
         return
     console = Console()
-    shown = Table("table", *STATES, title=f"{preset}, seeds {seeds}")
+    shown = Table("table", *STATES, title=f"{preset}, seeds {as_text(seeds)}")
     for name, found in told.items():
         shown.add_row(name, *(str(sum(each.state == state for each in found) or "·") for state in STATES))
     console.print(shown)
     for found in told.values():
         for each in found:
             if each.error is not None:
-                console.print(f"failed {each.run.name}: {each.error}", highlight=False, markup=False)
+                console.print(f"failed {as_text(each.run.name)}: {as_text(each.error)}", highlight=False)
 
 
 def tables(as_json: JsonOption = False) -> None:
@@ -206,7 +225,11 @@ def report(
 
         loope report table1 --format csv --to -
     """
+    from loope.core.packages import require_packages
+
+    require_packages("A report", "train", "pandas", "scipy")
     from loope.experiments.report import write_report
+    from loope.experiments.results import Results
     from loope.experiments.sheet import make_sheet
     from loope.experiments.table import get_table
     from loope.reports.sheets import render
@@ -214,11 +237,29 @@ def report(
     found, numbers = get_table(table).with_epochs(epochs).narrowed(*(only or ())), read_seeds(seeds)
     found.select(preset)  # an unknown preset is an error now
     if to == Path("-"):
-        typer.echo(render(make_sheet(found, preset, numbers, out / "runs"), file_format), nl=False)
+        typer.echo(render(make_sheet(found, preset, numbers, Results.in_folder(out / "runs")), file_format), nl=False)
         return
+    require(to is None or not to.is_dir(), f"--to names a file, got the folder {str(to)!r}.")
     with busy("Drawing"):
         written = write_report(found, preset, numbers, out, file_format, to)
-    typer.echo(f"Written: {written}")
+    typer.echo(f"Written: {printable(written)}")
+
+
+def _obstacles(runs: list[Run], out: Path, settings: Settings) -> dict[Run, str]:
+    """Why runs cannot start, for some of them.
+
+    Raises:
+        LoopeError: if none of the runs that are left to do can start.
+    """
+    from loope.experiments.preflight import obstacles
+    from loope.experiments.results import standings
+
+    left = [each.run for each in standings(runs, out / "runs") if each.state != "done"]
+    with busy("Looking for data and weights"):
+        found = obstacles(left, settings)
+    causes = "\n".join(dict.fromkeys(found.values()))
+    require(not left or len(found) < len(left), f"None of {len(left)} runs can start. {causes}")
+    return found
 
 
 def count_bad_images(standings: list[Standing]) -> dict[str, int]:
@@ -233,16 +274,21 @@ def count_bad_images(standings: list[Standing]) -> dict[str, int]:
 
 def _default_place(preset: str) -> str:
     """Smoke runs are over before a process has begun; processes that were started to share a run do so here."""
-    return "here" if preset == "smoke" or int(os.environ.get("WORLD_SIZE", "1")) > 1 else "local"
+    return "here" if preset == "smoke" or world_size() > 1 else "local"
 
 
 def print_failures(console: Console, failures: dict[str, str]) -> None:
     """Which runs failed, and why."""
-    from rich.markup import escape
-
     for name, why in failures.items():
-        console.print(f"[red]failed[/red] {escape(name)}: {escape(why)}", highlight=False)
+        console.print(f"[red]failed[/red] {as_text(name)}: {as_text(why)}", highlight=False)
     console.print("The same command tries them again.")
+
+
+def print_elsewhere(console: Console, names: list[str]) -> None:
+    """Which runs another process is training."""
+    for name in names:
+        console.print(f"running elsewhere: {name}", highlight=False, markup=False)
+    console.print("Another process trains these; the same command shows the table once they are done.")
 
 
 def show_sheet(sheet: Sheet) -> RichTable:

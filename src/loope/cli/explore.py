@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from loope.cli.text import as_text
+
 if TYPE_CHECKING:
     import socket
 
 PORT = 8477
-MOST_CONNECTIONS = 256
 
 
 def explore(
@@ -29,20 +30,19 @@ def explore(
 
         loope explore --export out/explorer
     """
-    if export is not None:
-        _export(export)
-        return
+    import os
 
     from loope.core.errors import LoopeError
 
     try:
-        import torch
-        import uvicorn
-
         from loope.explorer.app import create_app
         from loope.explorer.guard import is_loopback
+        from loope.explorer.server import create_server
     except ImportError:
         raise LoopeError("The explorer needs its server: pip install 'loope[explore]'.") from None
+    if export is not None:
+        _export(export)
+        return
     local = is_loopback(host)
     listening = _listen(host, port)
     shown = f"[{host}]" if ":" in host else host
@@ -56,11 +56,9 @@ def explore(
         )
     if browser:
         _open(address)
-    torch.set_num_threads(
-        1
-    )  # answers are small, and made side by side: threads that wait for each other only slow them
-    config = uvicorn.Config(create_app(local), log_level="warning", limit_concurrency=MOST_CONNECTIONS)
-    uvicorn.Server(config).run(sockets=[listening])
+    # What the page asks for is small, and two workers share the cores already; set before torch is imported.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    create_server(create_app(local)).run(sockets=[listening])
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -68,12 +66,15 @@ def _listen(host: str, port: int) -> socket.socket:
     import os
     import socket
 
-    from loope.core.errors import LoopeError
+    from loope.core.errors import LoopeError, require
 
+    require(bool(host.strip()), "--host is empty; name an address, such as 127.0.0.1.")  # "" would let everybody in
     try:
+        host.encode("idna")  # or the socket would stay open on a name that no host can have
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as error:
-        reason = os.strerror(error.errno or 0)
+    except (OSError, UnicodeError) as error:
+        number = getattr(error, "errno", None)
+        reason = os.strerror(number) if number and number > 0 else "there is no such host"
         raise LoopeError(
             f"Cannot listen on {host}, port {port}: {reason}; choose another with --port, 0 for any free one."
         ) from None
@@ -97,4 +98,4 @@ def _export(folder: Path) -> None:
     with Progress(console=console, transient=True) as progress:
         task = progress.add_task("Writing the page", total=1)
         count = export(folder, lambda share: progress.update(task, completed=share))
-    console.print(f"{count} files in [bold]{folder}[/bold]; any web server can send them.")
+    console.print(f"{count} files in [bold]{as_text(folder)}[/bold]; any web server can send them.")

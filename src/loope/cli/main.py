@@ -1,6 +1,9 @@
 """`loope`: one tool, one file a command. Nothing heavy is imported before a command runs."""
 
+import os
 import sys
+import warnings
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
@@ -15,6 +18,7 @@ from loope.cli.pesi import pesi
 from loope.cli.segment import segment
 from loope.cli.three_cell import three_cell
 from loope.core.errors import LoopeError
+from loope.core.text import printable
 
 app = typer.Typer(
     help="Positional encodings for vision transformers: see, compare and measure where patches are.",
@@ -52,8 +56,17 @@ def common(
 def main() -> None:
     """Run the command line.
 
-    Exit codes: 0, done; 1, something failed, such as a run or a disk; 2, a mistake in what was typed; 130, interrupted.
+    Exit codes: 0, done; 1, something failed, such as a run or a disk; 2, a mistake in what was typed; 3, what is
+    left is running elsewhere; 130, interrupted.
     """
+    # Torch says so whenever it is imported without NumPy, which the base installation does not need.
+    warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
+    # Where a terminal, or a name in it, cannot be written as it is, a question mark is better than a traceback.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    if not os.environ.get("COLUMNS", "1").strip("0"):  # some shells export a width of 0, at which nothing is shown
+        del os.environ["COLUMNS"]
     debug = "--debug" in sys.argv  # wherever it stands
     sys.argv = [word for word in sys.argv if word != "--debug"]
     try:
@@ -66,8 +79,12 @@ def main() -> None:
         if debug:
             raise
         _stop(f"{error.strerror}: {error.filename}" if error.strerror else str(error), 1)
+    except (MemoryError, RuntimeError) as error:
+        if debug or not (isinstance(error, MemoryError) or "allocate memory" in str(error)):
+            raise
+        _stop("There is not enough memory for this; ask for less.", 1)
 
 
 def _stop(message: str, code: int) -> None:
-    typer.secho(f"Error: {message}", fg=typer.colors.RED, err=True)
+    typer.secho(f"Error: {printable(message)}", fg=typer.colors.RED, err=True)
     sys.exit(code)

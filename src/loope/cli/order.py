@@ -25,10 +25,14 @@ def order(
     from rich.console import Console
     from rich.table import Table
 
-    from loope.cli.options import read_grid, require_png
+    from loope.cli.options import read_grid, require_drawing
     from loope.core.files import write_atomic
+    from loope.core.limits import MOST_CELLS_ORDERED, require_cells
 
     size = read_grid(grid)
+    require_cells(size, MOST_CELLS_ORDERED, "This command")
+    if draw is not None:
+        require_drawing(draw)
     with busy("Walking"):
         from loope.orders import create_order, list_orders
 
@@ -37,7 +41,6 @@ def order(
     if draw is not None:
         from loope.reports import plots
 
-        require_png(draw)
         write_atomic(draw, plots.png(plots.orders(chosen)))
     if as_json:
         # JSON has no NaN: a score that a grid is too small for is null.

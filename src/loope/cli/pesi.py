@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from loope.cli.options import JsonOption, busy
+from loope.cli.options import MOST_SEED, JsonOption, busy
+from loope.cli.text import as_text
+from loope.core.limits import MOST_DIM
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
+    from loope.attach.acting import Positions
     from loope.core.grid import Grid
     from loope.metrics.published import Row
     from loope.metrics.summary import Summary
@@ -34,17 +35,21 @@ def pesi(
         list[str] | None, typer.Argument(help="Encoders to measure; all of them if nothing else is given.")
     ] = None,
     grid: Annotated[str | None, typer.Option(help="HEIGHTxWIDTH of the grid: 14x14, or that of a table.")] = None,
-    dim: Annotated[int, typer.Option(help="Width of the tokens, for encoders.")] = 768,
+    dim: Annotated[int, typer.Option(help="Width of the tokens, for encoders.", max=MOST_DIM)] = 768,
     directions: Annotated[int, typer.Option(help="Buckets that a full turn is cut into, for M_D.")] = 60,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="A .safetensors file whose learned positions are measured.")
+        Path | None, typer.Option(help="A .safetensors file: what gives its tokens their position is measured.")
     ] = None,
-    table: Annotated[str | None, typer.Option(help="The tensor's name, if there are several tables.")] = None,
+    table: Annotated[
+        str | None,
+        typer.Option(help="A tensor to measure instead, such as one of several tables, or one that was set aside."),
+    ] = None,
     model: Annotated[
         str | None, typer.Option(help="A timm model by name, with the weights of --checkpoint or else its own.")
     ] = None,
     seed: Annotated[
-        int, typer.Option(help="Seed of what encoders would learn; they are measured untrained.", min=0)
+        int,
+        typer.Option(help="Seed of what encoders would learn; they are measured untrained.", min=0, max=MOST_SEED),
     ] = 0,
     as_json: JsonOption = False,
 ) -> None:
@@ -62,27 +67,33 @@ def pesi(
     from loope.cli.options import read_grid
     from loope.core.errors import require
     from loope.core.grid import Grid as Cells
+    from loope.core.limits import require_comparable
     from loope.encoders import list_encoders
-    from loope.metrics.tables import model_table, position_table
 
     require(
         table is None or model is not None or checkpoint is not None,
         "--table names a tensor of a file or model; give --checkpoint or --model with it.",
     )
     size = None if grid is None else read_grid(grid)
-    rows = []
+    if size is not None:
+        require_comparable(size)
+    rows: list[Measured] = []
+    unused: list[str] = []
     with busy("Measuring"):
-        if model is not None:
-            rows.append(_table_row(model, model_table(model, checkpoint, size, table), directions))
-        elif checkpoint is not None:
-            rows.append(_table_row(checkpoint.name, position_table(checkpoint, size, table), directions))
+        if checkpoint is not None:
+            rows, unused = _checkpoint_rows(checkpoint, model, size, table, directions)
+        elif model is not None:
+            rows = [_model_row(model, size, table, directions)]
         for name in encoders or ([] if rows else list_encoders()):
             torch.manual_seed(seed)  # for each, so that a row does not depend on those above it
             rows.append(_encoder_row(name, size or Cells(14, 14), dim, directions))
     if as_json:
-        typer.echo(json.dumps({"directions": directions, "rows": [_as_json(row) for row in rows]}, indent=2))
-    else:
-        _print(rows, directions)
+        told = {"directions": directions, "rows": [_as_json(row) for row in rows], "set_aside": unused}
+        typer.echo(json.dumps(told, indent=2))
+        return
+    _print(rows, directions)
+    if unused and table is None:
+        typer.echo(f"Kept in the file but not used: {', '.join(unused)}. Measure it with --table {unused[0]}.")
 
 
 def _encoder_row(name: str, grid: Grid, dim: int, directions: int) -> Measured:
@@ -96,13 +107,35 @@ def _encoder_row(name: str, grid: Grid, dim: int, directions: int) -> Measured:
     return Measured(name, grid, dim, scores, published(name, grid, dim, directions))
 
 
-def _table_row(name: str, table: Tensor, directions: int) -> Measured:
+def _checkpoint_rows(
+    path: Path, model: str | None, grid: Grid | None, table: str | None, directions: int
+) -> tuple[list[Measured], list[str]]:
+    """A row for all that acts in a file, and the names of the tables in it that do not."""
+    from loope.attach.acting import acting
+    from loope.core.weights import WeightsFile
+
+    file = WeightsFile(path)
+    found = acting(file, file.metadata, grid=grid, name=table, model=model)
+    called = model or path.name
+    plain = len(found.positions) == 1 and not found.set_aside
+    rows = [_row(called if plain else f"{called}: {each.name}", each, directions) for each in found.positions]
+    return rows, found.set_aside
+
+
+def _model_row(model: str, grid: Grid | None, table: str | None, directions: int) -> Measured:
+    from loope.attach.acting import Positions
     from loope.core.grid import as_grid
-    from loope.metrics.pesi import cosine_similarity
+    from loope.metrics.tables import model_table
+
+    found = model_table(model, grid, table)
+    return _row(model, Positions(model, found, as_grid(tuple(found.shape[:2])), found.shape[-1]), directions)
+
+
+def _row(name: str, measured: Positions, directions: int) -> Measured:
     from loope.metrics.summary import summarize
 
-    grid = as_grid(tuple(table.shape[:2]))
-    return Measured(name, grid, table.shape[-1], summarize(cosine_similarity(table), grid, directions), None)
+    scores = summarize(measured.similarity(), measured.grid, directions)
+    return Measured(name, measured.grid, measured.dim, scores, None)
 
 
 def _as_json(row: Measured) -> dict[str, object]:
@@ -129,9 +162,9 @@ def _print(rows: list[Measured], directions: int) -> None:
     for row in rows:
         s, mark = row.scores, "*" if row.scores.a_su_says_little else ""
         numbers = (s.m_u, s.m_d, s.m_d_share, s.a_su, s.a_su_bounded, s.translation_consistency, s.nearness_correlation)
-        shown = [f"{number:.4f}" for number in numbers[:4]] + [f"{number:.3f}" for number in numbers[4:]]
-        shown[2], shown[3] = f"{s.m_d_share:.1%}", shown[3] + mark
-        out.add_row(row.name if len(grids) == 1 else f"{row.name} {row.grid}", *shown)
+        cells = [f"{number:.4f}" for number in numbers[:4]] + [f"{number:.3f}" for number in numbers[4:]]
+        cells[2], cells[3] = f"{s.m_d_share:.1%}", cells[3] + mark
+        out.add_row(as_text(row.name if len(grids) == 1 else f"{row.name} {row.grid}"), *cells)
         if row.paper is not None:
             p = row.paper
             out.add_row(f" paper: {p.called}", f"{p.m_u:.4f}", f"{p.m_d:.4f}", "", f"{p.a_su:.4f}", style="dim italic")

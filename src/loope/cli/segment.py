@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from loope.cli.options import JsonOption, busy
+from loope.cli.text import as_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
 
     from loope.models.backbone import SegmentationModel
@@ -40,10 +43,14 @@ def segment(
     """
     from rich.console import Console
 
+    from loope.core.errors import require
     from loope.core.files import write_atomic
+    from loope.core.packages import require_packages
     from loope.reports import panels
     from loope.reports import segmentation as drawings
 
+    require_packages("Segmenting", "models,plots", "matplotlib", "numpy", "PIL", "safetensors", "timm")
+    require(image.is_file(), f"There is no image {image}.")
     picture = _read(image)
     model = _model(checkpoint)
     with busy("Segmenting"):
@@ -65,28 +72,22 @@ def segment(
     console = Console()
     for name, colour, share in rows:
         if share:
-            console.print(f"[rgb({colour[0]},{colour[1]},{colour[2]})]██[/] {name:16} {share:6.1%}")
-    console.print("Written: " + ", ".join(f"[bold]{path}[/bold]" for path in files.values()))
+            console.print(f"[rgb({colour[0]},{colour[1]},{colour[2]})]██[/] {as_text(f'{name:16}')} {share:6.1%}")
+    console.print("Written: " + ", ".join(f"[bold]{as_text(path)}[/bold]" for path in files.values()))
 
 
 def _read(path: Path) -> Tensor:
     """`(H, W, 3)` uint8, upright."""
+    import numpy
     import torch
 
-    from loope.core.errors import LoopeError, require
+    from loope.core.errors import LoopeError
+    from loope.core.images import ImageError, read_image
 
     try:
-        import numpy
-        from PIL import Image, ImageOps
-    except ImportError:
-        raise LoopeError("Reading images needs pillow and numpy: pip install 'loope[models,plots]'.") from None
-    require(path.is_file(), f"There is no image {path}.")
-    try:
-        with Image.open(path) as file:
-            upright = ImageOps.exif_transpose(file).convert("RGB")
-    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
+        return torch.from_numpy(numpy.array(read_image(path, upright=True)))
+    except ImageError as error:
         raise LoopeError(f"{path} cannot be read as an image: {error}.") from None
-    return torch.from_numpy(numpy.array(upright))
 
 
 def _model(path: Path) -> SegmentationModel:
@@ -110,20 +111,51 @@ def _classes(model: SegmentationModel, picture: Tensor, full: bool, scales: list
     import torch
     from timm.data import resolve_model_data_config
 
+    from loope.core.errors import require
     from loope.models import predict
-    from loope.models.backbone import enlarged
 
     config = resolve_model_data_config(model.backbone)  # type: ignore[no-untyped-call]
     like = next(model.parameters())
     mean, std = (torch.tensor(config[key]).view(3, 1, 1) for key in ("mean", "std"))
     pixels = ((picture.permute(2, 0, 1) / 255 - mean) / std)[None]
-    size = picture.shape[:2]
+    size = seen = list(picture.shape[:2])
     if not full:  # the smallest size that the model's window fits into
         factor = max(window / side for window, side in zip(model.size, size, strict=True))
-        fitted = [max(window, round(side * factor)) for window, side in zip(model.size, size, strict=True)]
-        pixels = torch.nn.functional.interpolate(pixels, fitted, mode="bilinear", antialias=True)
-    found = predict(model, pixels.to(like), scales=scales, flip=flip)
-    return enlarged(found.float(), size)[0].argmax(dim=0)
+        seen = [max(window, round(side * factor)) for window, side in zip(model.size, size, strict=True)]
+    _check_demand(seen, max(scales), len(model.labels))
+    if not full:
+        pixels = torch.nn.functional.interpolate(pixels, seen, mode="bilinear", antialias=True)
+    found = predict(model, pixels.to(like), scales=scales, flip=flip).float()
+    require(bool(found.isfinite().all()), "The model gives scores that are not numbers; its weights are of no use.")
+    return _most_likely(found, size)
+
+
+def _check_demand(size: Sequence[int], scale: float, classes: int) -> None:
+    """Raise `LoopeError` if the image is too large at the size at which it is looked at."""
+    from loope.core.errors import require
+    from loope.core.limits import MOST_PIXELS, MOST_SCORES
+
+    height, width = (round(side * max(1.0, scale)) for side in size)
+    most = min(MOST_PIXELS, MOST_SCORES // classes)
+    require(
+        height * width <= most,
+        f"The image would be looked at with {height:,}x{width:,} pixels; with {classes} classes up to {most:,} are "
+        "possible. Use a smaller image, one that is less narrow, or a smaller --scale.",
+    )
+
+
+def _most_likely(scores: Tensor, size: Sequence[int]) -> Tensor:
+    """`(H, W)` int64: the best of the `(1, classes, h, w)` scores at another size, a class at a time to save memory."""
+    import torch
+
+    from loope.models.backbone import enlarged
+
+    best, chosen = enlarged(scores[:, :1], size)[0, 0], torch.zeros(*size, dtype=torch.int64)
+    for number in range(1, scores.shape[1]):
+        other = enlarged(scores[:, number : number + 1], size)[0, 0]
+        better = other > best
+        best, chosen = torch.where(better, other, best), chosen.masked_fill_(better, number)
+    return chosen
 
 
 def _png(pixels: Tensor, palette: list[int] | None = None) -> bytes:

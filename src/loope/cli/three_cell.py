@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from loope.cli.options import JsonOption, busy
+from loope.cli.text import as_text
+from loope.core.errors import require
+from loope.core.limits import MOST_PIXELS, MOST_SAMPLES
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -19,7 +22,7 @@ three_cell = typer.Typer(
     help="Three-Cell, the position probe: three coloured cells, four geometric questions.", no_args_is_help=True
 )
 
-SizeOption = Annotated[int, typer.Option(help="Samples of the whole; a split has its share.")]
+SizeOption = Annotated[int, typer.Option(help="Samples of the whole; a split has its share.", max=MOST_SAMPLES)]
 GridOption = Annotated[str, typer.Option(help="HEIGHTxWIDTH of the grid, from 3x3.")]
 CellOption = Annotated[int, typer.Option(help="Side of a cell in pixels.")]
 SeedOption = Annotated[int, typer.Option(help="Seed of the samples and the splits.")]
@@ -35,25 +38,35 @@ def show(
     seed: SeedOption = 0,
     split: SplitOption = None,
     sampler: SamplerOption = "exact",
-    draw: Annotated[Path, typer.Option(help="Draw them into this PNG file too.")] = Path("out/three-cell.png"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts; draw nothing.")] = False,
+    draw: Annotated[Path | None, typer.Option(help="Draw them into this PNG file too.")] = None,
+    as_json: JsonOption = False,
 ) -> None:
-    """Draw samples with their answers in words, in the terminal and into a PNG file.
+    """Draw samples with their answers in words, in the terminal and, if asked, into a PNG file.
 
-    Example:
+    Examples:
         loope three-cell show --count 2 --grid 7x7 --seed 3
+
+        loope three-cell show --draw out/three-cell.png
     """
     from rich.columns import Columns
     from rich.console import Console
 
-    from loope.cli.options import require_png
+    from loope.cli.options import require_drawing
     from loope.core.files import write_atomic
     from loope.core.three_cell import in_words
 
-    require_png(draw)
+    if draw is not None:
+        require_drawing(draw)
     with busy("Sampling"):
         data = _data(size, grid, 1, seed, split, sampler)
     count = min(count, len(data))
+    if draw is not None:
+        with busy("Drawing"):
+            from loope.reports import plots
+            from loope.reports import three_cell as drawings
+
+            figure = drawings.samples(data.cells[:count], data.labels[:count], data.grid)
+            write_atomic(draw, plots.png(figure))
     if as_json:
         rows = [
             {"cells": cells, "label": label, "answers": in_words(label)}
@@ -63,14 +76,8 @@ def show(
         return
     console = Console()
     console.print(Columns([_sample(data, index) for index in range(count)], padding=(1, 4)))
-
-    with busy("Drawing"):
-        from loope.reports import plots
-        from loope.reports import three_cell as drawings
-
-        figure = drawings.samples(data.cells[:count], data.labels[:count], data.grid)
-        write_atomic(draw, plots.png(figure))
-    console.print(f"Drawn: [bold]{draw}[/bold]")
+    if draw is not None:
+        console.print(f"Drawn: [bold]{as_text(draw)}[/bold]")
 
 
 @three_cell.command()
@@ -111,7 +118,7 @@ def export(
         typer.echo(json.dumps(told, indent=2))
         return
     rates = ", ".join(f"{task} {rate:.1%}" for task, rate in data.majority_rates().items())
-    console.print(f"{len(data):,} samples in [bold]{folder}[/bold], described in {card.name}.")
+    console.print(f"{len(data):,} samples in [bold]{as_text(folder)}[/bold], described in {as_text(card.name)}.")
     console.print(f"A constant answer scores: {rates}.")
 
 
@@ -119,7 +126,12 @@ def _data(size: int, grid: str, cell: int, seed: int, split: str | None, sampler
     from loope.cli.options import read_grid
     from loope.data.three_cell import ThreeCell
 
-    return ThreeCell(size, read_grid(grid), cell, seed, split, sampler=sampler)
+    cells = read_grid(grid)
+    require(
+        cells.size * cell**2 <= MOST_PIXELS,
+        f"An image may have up to {MOST_PIXELS:,} pixels, got a grid of {cells} with cells of {cell}x{cell}.",
+    )
+    return ThreeCell(size, cells, cell, seed, split, sampler=sampler)
 
 
 def _sample(data: ThreeCell, index: int) -> Text:

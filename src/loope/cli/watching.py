@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from loope.cli.text import as_text
 from loope.engine.progress import read_progress
 from loope.experiments.results import PROGRESS, folder_of
 
@@ -78,14 +79,16 @@ class Watch:
         for name, place in active.items():
             if name not in self._each:
                 self._each[name] = self._bars.add_task(_short(name), total=place.total, told="")
-            self._bars.update(self._each[name], completed=place.done, told=place.told)
+            self._bars.update(self._each[name], completed=place.done, told=as_text(place.told))
         if not self._console.is_terminal and time.monotonic() - self._last > LINE_EVERY:
             self._last = time.monotonic()
             self._console.print(f"{self._total - len(left)} of {self._total} runs done", highlight=False)
             for name, place in active.items():
-                self._console.print(f"  {_short(name)}  {place.done}/{place.total}  {place.told}", highlight=False)
+                self._console.print(
+                    f"  {_short(name)}  {place.done}/{place.total}  {as_text(place.told)}", highlight=False
+                )
 
 
 def _short(name: str) -> str:
     """Without the hash."""
-    return name.rsplit("-", 1)[0]
+    return as_text(name.rsplit("-", 1)[0])

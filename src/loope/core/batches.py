@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,5 +33,17 @@ class Source(Protocol):
             epoch: from 0 up.
             start: the first step wanted; what comes before it costs nothing.
             share: (rank, processes): this process's slice of each global batch.
+        """
+        ...
+
+
+@runtime_checkable
+class Fingerprinted(Protocol):
+    """A source that can say what its data are; a run that goes on with others is then refused."""
+
+    def fingerprint(self) -> Mapping[str, str]:
+        """Something short for each aspect of the data: the same for the same data, on every machine.
+
+        An aspect "times" may differ where data were copied: that gives a warning.
         """
         ...

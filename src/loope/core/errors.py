@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from difflib import SequenceMatcher
 
+LONGEST = 200  # letters of an unknown name that are compared and shown
+
 
 class LoopeError(ValueError):
     """Raised for every mistake a user can make; the message says what would do instead."""
@@ -20,6 +22,7 @@ def require(condition: bool, message: str) -> None:
 
 def nearest_first(name: str, names: Iterable[str]) -> list[str]:
     """`names`, those most like `name` first: those that start with it, those that contain it, the rest by letters."""
+    name = name[:LONGEST]  # comparing letters takes time that grows with the length
 
     def distance(known: str) -> tuple[bool, bool, float, str]:
         return not known.startswith(name), name not in known, -SequenceMatcher(None, name, known).ratio(), known
@@ -29,7 +32,9 @@ def nearest_first(name: str, names: Iterable[str]) -> list[str]:
 
 def unknown(what: str, name: object, names: Iterable[str]) -> LoopeError:
     """The error for a name that does not exist, listing those that do, nearest first."""
-    return LoopeError(f"Unknown {what} {name!r}; use one of: {', '.join(nearest_first(str(name), names))}.")
+    told = repr(name)
+    shown = told if len(told) <= LONGEST else f"{told[:LONGEST]}..."
+    return LoopeError(f"Unknown {what} {shown}; use one of: {', '.join(nearest_first(str(name), names))}.")
 
 
 def one_of(what: str, value: object, choices: Iterable[str]) -> None:

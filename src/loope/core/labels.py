@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from loope.core.errors import require
 from loope.core.grid import as_size
+from loope.core.limits import MOST_LETTERS
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -44,7 +45,14 @@ class Labels:
             f"{len(self.colours)} colours.",
         )
         require(
-            all(len(colour) == 3 and all(0 <= part <= 255 for part in colour) for colour in self.colours),
+            all(isinstance(name, str) and len(name) <= MOST_LETTERS for name in (self.name, *self.names)),
+            f"Names of labels are text of up to {MOST_LETTERS} letters; use shorter ones.",
+        )
+        require(
+            all(
+                len(colour) == 3 and all(isinstance(part, int) and 0 <= part <= 255 for part in colour)
+                for colour in self.colours
+            ),
             "A colour is three whole numbers from 0 to 255: red, green, blue.",
         )
 

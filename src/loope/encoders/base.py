@@ -35,6 +35,8 @@ class PositionalEncoder(nn.Module):
     paper: ClassVar[str] = ""
     # Whether what it gives may depend on images, tokens or queries; False promises that the grid decides alone.
     reads_content: bool = True
+    # What `attach` gives class and register tokens unless told otherwise: "none", or "learned" vectors.
+    prefix: str = "none"
     _anchor: Tensor
 
     def __init__(self, dim: int, grid: GridLike):

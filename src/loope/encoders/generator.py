@@ -13,6 +13,7 @@ from loope.encoders.resample import resample
 INPUTS = ("rgb+xy", "rgb", "xy")
 MIXERS = ("linear", "conv", "none")
 ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU}
+INITIALIZATIONS = ("live", "torch")
 WIDTHS = (32, 16, 8, 4, 1)
 
 
@@ -24,12 +25,23 @@ class IndexGenerator(nn.Module):
     """
 
     def __init__(
-        self, grid: Grid, patch_size: int, channels: int, inputs: str, mixer: str, activation: str, zero_init: bool
+        self,
+        grid: Grid,
+        patch_size: int,
+        channels: int,
+        *,
+        inputs: str,
+        mixer: str,
+        mixer_bias: bool,
+        activation: str,
+        initialization: str,
+        zero_init: bool,
     ):
         super().__init__()
         one_of("inputs", inputs, INPUTS)
         one_of("mixer", mixer, MIXERS)
         one_of("activation", activation, ACTIVATIONS)
+        one_of("initialization", initialization, INITIALIZATIONS)
         self.grid = grid
         self.channels = channels
         self.reads_image = "rgb" in inputs
@@ -41,7 +53,9 @@ class IndexGenerator(nn.Module):
         for before, after in pairwise(WIDTHS):
             layers += [nn.Conv2d(before, after, 5, padding=2), act()]
         self.refine = nn.Sequential(*layers, nn.BatchNorm2d(1))
-        self.mixer = _mixer(mixer, grid)
+        self.mixer = _mixer(mixer, grid, mixer_bias)
+        if initialization == "live":
+            _start_live([self.patches, *(layer for layer in self.refine if isinstance(layer, nn.Conv2d))])
         if zero_init:
             last = self.refine[-1] if mixer == "none" else self.mixer
             for parameter in last.parameters():
@@ -87,22 +101,40 @@ class IndexGenerator(nn.Module):
             weight, bias = _resampled(linear, self.grid, grid)
             linear.in_features = linear.out_features = grid.size
             linear.weight = nn.Parameter(weight, linear.weight.requires_grad)
-            linear.bias = nn.Parameter(bias, linear.bias.requires_grad)
+            if bias is not None:
+                linear.bias = nn.Parameter(bias, linear.bias.requires_grad)
         self.grid = grid
 
 
-def _mixer(name: str, grid: Grid) -> nn.Module:
+def _mixer(name: str, grid: Grid, bias: bool) -> nn.Module:
     if name == "linear":
-        return nn.Linear(grid.size, grid.size)
-    return nn.Conv2d(1, 1, 5, padding=2) if name == "conv" else nn.Identity()
+        return nn.Linear(grid.size, grid.size, bias=bias)
+    return nn.Conv2d(1, 1, 5, padding=2, bias=bias) if name == "conv" else nn.Identity()
 
 
-def _resampled(linear: nn.Linear, old: Grid, new: Grid) -> tuple[Tensor, Tensor]:
-    """Weight and bias of Linear(N, N) on another grid: each of its axes is a map of the grid."""
+@torch.no_grad()
+def _start_live(layers: list[nn.Conv2d]) -> None:
+    """Initialise a chain of convolutions with ReLU after each so that none of its outputs can start dead.
+
+    Filters come in pairs of opposite sign, so wherever a filter sees something, one of its pair passes the ReLU. The
+    last layer, a single channel, averages these with positive weights: its map is positive wherever anything was seen.
+    """
+    for layer in layers:
+        nn.init.kaiming_uniform_(layer.weight, nonlinearity="relu")
+        nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
+        half = layer.out_channels // 2
+        if half:
+            layer.weight[half:] = -layer.weight[:half]
+    last = layers[-1].weight.abs_()
+    last /= last.sum()
+
+
+def _resampled(linear: nn.Linear, old: Grid, new: Grid) -> tuple[Tensor, Tensor | None]:
+    """Weight and bias (if any) of Linear(N, N) on another grid: each of its axes is a map of the grid."""
     if old == new:
         return linear.weight, linear.bias
     outputs = resample(linear.weight.float(), old, new)  # (M, N): what each new cell would read
     both = resample(outputs.T, old, new).T  # (M, M)
     # More inputs of the same size would add up to more: keep the sum.
     weight = (both * (old.size / new.size)).to(linear.weight.dtype)
-    return weight, resample(linear.bias[:, None], old, new)[:, 0]
+    return weight, None if linear.bias is None else resample(linear.bias[:, None], old, new)[:, 0]

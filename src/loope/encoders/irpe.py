@@ -70,7 +70,8 @@ class ImageRelativePosition(PositionalEncoder):
         return kernel
 
     def _buckets(self, grid: Grid) -> Tensor:
-        row, column = (piecewise_index(axis[None, :] - axis[:, None]) for axis in grid.coordinates())
+        # Query minus key, as in the original, so that published tables can be copied in.
+        row, column = (piecewise_index(axis[:, None] - axis[None, :]) for axis in grid.coordinates())
         return (row + int(BETA)) * SIDE + column + int(BETA)
 
     def extra_repr(self) -> str:

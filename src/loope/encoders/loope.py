@@ -3,13 +3,15 @@
 import torch
 from torch import Tensor
 
-from loope.core.errors import LoopeError
+from loope.core.errors import LoopeError, one_of
 from loope.core.grid import Grid, GridLike, as_size
 from loope.encoders.base import register_encoder
 from loope.encoders.frequencies import Frequencies, sinusoids
 from loope.encoders.generator import IndexGenerator
 from loope.encoders.sinusoid import Sinusoid
 from loope.orders import Order
+
+VARIANTS = ("paper", "released")
 
 
 @register_encoder("loope")
@@ -26,8 +28,13 @@ class Loope(Sinusoid):
         phase: as for `Sinusoid`.
         inputs: what the generator sees: "rgb+xy", "rgb" or "xy".
         mixer: its last layer: "linear" as in the paper (tied to the grid), "conv" (free of it) or "none".
-        activation: "relu" as in the paper, or "gelu", whose one-channel map cannot start dead.
+        activation: "relu" or "gelu"; the variant's if not given.
+        initialization: "live" starts the generator so that it sees every image; "torch" is PyTorch's default, under
+            which four in ten generators with ReLU start dead. The variant's if not given.
         zero_init: start from X_C = 0, that is, from the static order.
+        variant: "paper" is the architecture of the paper's text: ReLU, a bias in the last layer, positions from 0.
+            "released" is that of the code its authors published: GELU, no bias in the last layer, positions from 1,
+            PyTorch's initialization, and a learned vector for the class token when attached.
 
     Examples:
         >>> encoder = Loope(dim=8, grid=(2, 3), patch_size=4)
@@ -49,15 +56,29 @@ class Loope(Sinusoid):
         phase: str = "channel",
         inputs: str = "rgb+xy",
         mixer: str = "linear",
-        activation: str = "relu",
+        activation: str | None = None,
+        initialization: str | None = None,
         zero_init: bool = False,
+        variant: str = "paper",
     ):
         super().__init__(dim, grid, order, frequencies, phase)
+        one_of("variant", variant, VARIANTS)
+        self.variant = variant
         self.patch_size = as_size(patch_size, "patch_size")
+        released = variant == "released"
         self.generator = IndexGenerator(
-            self.grid, self.patch_size, as_size(channels, "channels"), inputs, mixer, activation, zero_init
+            self.grid,
+            self.patch_size,
+            as_size(channels, "channels"),
+            inputs=inputs,
+            mixer=mixer,
+            mixer_bias=not released,
+            activation=activation or ("gelu" if released else "relu"),
+            initialization=initialization or ("torch" if released else "live"),
+            zero_init=zero_init,
         )
         self.reads_content = self.generator.reads_image
+        self.prefix = "learned" if released else "none"
 
     def embed(self, images: Tensor | None, grid: Grid) -> Tensor:
         """`(B, N, D)`, or `(1, N, D)` if the generator sees coordinates only."""
@@ -92,6 +113,9 @@ class Loope(Sinusoid):
         super()._resample(grid)
         self.generator.resize(grid)
 
+    def _index(self, grid: Grid) -> Tensor:
+        return super()._index(grid) + (self.variant == "released")
+
     def _frequencies(self, grid: Grid) -> Tensor:
         return self.frequencies
 
@@ -103,7 +127,7 @@ class Loope(Sinusoid):
 
     def extra_repr(self) -> str:
         """What it was made with, for `print(encoder)`."""
-        return f"{super().extra_repr()}, patch_size={self.patch_size}"
+        return f"{super().extra_repr()}, patch_size={self.patch_size}, variant={self.variant!r}"
 
     def _check(self, images: Tensor | None, grid: Grid) -> None:
         """Looks at shape and dtype only: values would force a device to wait."""

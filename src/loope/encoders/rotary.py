@@ -8,9 +8,11 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
-from loope.core.errors import require_multiple
+from loope.core.errors import one_of, require_multiple
 from loope.core.grid import Grid, GridLike, as_positive, as_size
 from loope.encoders.base import PositionalEncoder, register_encoder
+
+SCALINGS = ("axis", "height")
 
 
 def waves(angles: Tensor) -> Tensor:
@@ -163,16 +165,29 @@ class ScaledRope(RopeAxial):
         dim: width D of the tokens; each head's part a multiple of 4.
         grid: (height, width) of the grid.
         heads: attention heads.
-        base: side of the grid to which height and width are scaled, each on its own.
+        base: side of the grid to which coordinates are scaled.
         temperature: as for `RopeAxial`.
+        scaling: "axis" scales rows by base / height and columns by base / width; "height" scales both by
+            base / height, as VisionLLaMA's code does. They differ on grids that are not square.
     """
 
     paper = "Chu et al., 2024 (VisionLLaMA)"
 
-    def __init__(self, dim: int, grid: GridLike, heads: int, base: int = 14, temperature: float = 100.0):
+    def __init__(
+        self,
+        dim: int,
+        grid: GridLike,
+        heads: int,
+        base: int = 14,
+        temperature: float = 10_000.0,
+        scaling: str = "axis",
+    ):
         super().__init__(dim, grid, heads, temperature)
         self.base = as_size(base, "base")
+        one_of("scaling", scaling, SCALINGS)
+        self.scaling = scaling
 
     def _coordinates(self, grid: Grid) -> tuple[Tensor, Tensor]:
         row, column = super()._coordinates(grid)
-        return row * (self.base / grid.height), column * (self.base / grid.width)
+        across = grid.width if self.scaling == "axis" else grid.height
+        return row * (self.base / grid.height), column * (self.base / across)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from loope.core.errors import LoopeError, require
 from loope.core.grid import GridLike, as_grid
+from loope.core.limits import require_comparable
 from loope.core.ranks import round_off
 from loope.encoders.base import PositionalEncoder
 
@@ -44,9 +45,10 @@ def encoder_similarity(
         `(N, N)` float64.
 
     Raises:
-        LoopeError: for images or tokens that the encoder does not read.
+        LoopeError: for images or tokens that the encoder does not read, or a grid that is too large.
     """
     place = encoder.grid if grid is None else as_grid(grid)
+    require_comparable(place)
     measured = copy.deepcopy(encoder).double().eval()
     with torch.no_grad(), torch.autocast(encoder._anchor.device.type, enabled=False):
         if images is not None:

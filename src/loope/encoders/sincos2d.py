@@ -1,4 +1,4 @@
-"""2D sinusoids: row and column side by side, or, as we read the paper's baseline, added."""
+"""2D sinusoids: row and column side by side, or, as in the paper's baseline, added."""
 
 import torch
 from torch import Tensor
@@ -35,7 +35,7 @@ class SinCos2d(StaticTable):
 
 @register_encoder("sincos2d_sum")
 class SinCos2dSum(StaticTable):
-    """Sinusoids of row and column added, coordinates from -1 to 1: the paper's 2D baseline as we read it.
+    """Sinusoids of row and column added, coordinates from -1 to 1: the 2D baseline of the paper's released code.
 
     A sum cannot tell (a, b) from (b, a): cells mirrored at the diagonal of a square grid get the same vector.
 

@@ -152,7 +152,7 @@ class ProgressFile(Display):
         self._last = now
         told = Told(self.done(state), self.epochs * self.steps, f"{self.scores(state)}  {self.left(state)}")
         with suppress(OSError):  # a full disk: what is told is not worth the run
-            write_atomic(self.file, json.dumps(told._asdict()))
+            write_atomic(self.file, json.dumps(told._asdict()), durable=False)
 
     def __exit__(self, *error: object) -> None:
         with suppress(OSError):

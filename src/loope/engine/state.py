@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from loope.core.errors import require
+from loope.core.errors import LoopeWarning, require
 
 if TYPE_CHECKING:
     from torch import nn
@@ -44,7 +45,7 @@ class State:
 
     @property
     def name(self) -> str:
-        """The name of the checkpoint of this moment; names sort by age."""
+        """The name of the checkpoint of this moment, as `loope.engine.checkpoint.NAME` reads it."""
         return f"epoch-{self.epoch:05}-step-{self.step:07}"
 
     def end_epoch(self, lr: float, steps: int, metrics: dict[str, Any], headline: str) -> None:
@@ -78,7 +79,7 @@ class Result:
         seconds: spent on training and evaluation, in all sessions.
         images_per_second: while training.
         weights: the file of the last weights.
-        best_weights: that of the best epoch's.
+        best_weights: that of the best epoch's; None if it was damaged or removed while the run was stopped.
     """
 
     epochs: int
@@ -90,7 +91,7 @@ class Result:
     seconds: float
     images_per_second: float
     weights: Path
-    best_weights: Path
+    best_weights: Path | None
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any], path: str = "") -> Iterator[str]:
@@ -109,19 +110,37 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any], path: str = "") 
 
 
 def check_same(folder: Path, saved: Saved, identity: Mapping[str, Any], model: nn.Module) -> None:
-    """Refuse to go on with what was started with other settings or another model.
+    """Refuse to go on with what was started with other settings, other data or another model.
+
+    Where data are too large to be read, times stand in for their content. A copy may have others, so these give a
+    `LoopeWarning` only. Runs of versions that kept no fingerprints go on.
 
     Raises:
         LoopeError: naming what differs.
     """
+    before = {"data": identity["data"], **saved.state["identity"]}
+    (old, old_times), (new, new_times) = _without_times(before), _without_times(identity)
     was, now = (
         {name: tuple(weights[name].shape) for name in sorted(weights)}
         for weights in (saved.tensors["weights"], model.state_dict())
     )
-    found = [*differences(saved.state["identity"], identity), *differences(was, now, "the model's ")]
+    found = [*differences(old, new), *differences(was, now, "the model's ")]
     more = f" and {len(found) - 3} more" if len(found) > 3 else ""
     require(
         not found,
         f"{folder} holds a run that was started differently: {'; '.join(found[:3])}{more}. Go on as it was started, or "
         "choose another folder.",
     )
+    if old_times != new_times:
+        warnings.warn(
+            f"The data of {folder} have the same names and sizes as when the run was started, but other times. Copies "
+            "have; if a file was changed, choose another folder.",
+            LoopeWarning,
+            stacklevel=2,
+        )
+
+
+def _without_times(identity: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Apart: what must be the same, and the times of the data."""
+    data = {part: {k: v for k, v in each.items() if k != "times"} for part, each in identity["data"].items()}
+    return {**identity, "data": data}, {part: each.get("times") for part, each in identity["data"].items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,11 +10,11 @@ from typing import Any
 
 from torch import nn
 
-from loope.core.batches import Source
-from loope.core.errors import require
+from loope.core.batches import Fingerprinted, Source
+from loope.core.errors import LoopeWarning, require
 from loope.core.grid import as_size
 from loope.engine import tracking
-from loope.engine.checkpoint import Checkpoints, Saved
+from loope.engine.checkpoint import WEIGHTS, Checkpoints, Saved
 from loope.engine.interrupt import Interrupts
 from loope.engine.lock import locked
 from loope.engine.loop import Loop
@@ -62,8 +63,8 @@ def train(
 
     Raises:
         Interrupted: after Ctrl-C or SIGTERM: the step is finished, the state saved.
-        LoopeError: if another process trains into the folder, it holds a run with other settings, the loss is not
-            finite, or the disk is full; checkpoints written before stay as they are.
+        LoopeError: if another process trains into the folder, it holds a run with other settings or other data, the
+            loss is not finite, or the disk is full; checkpoints written before stay as they are.
     """
     folder, steps = Path(folder), train_source.steps // recipe.accumulate
     require(
@@ -73,31 +74,32 @@ def train(
     )
     if checkpoint_steps is not None:
         as_size(checkpoint_steps, "checkpoint_steps")
-    identity: dict[str, Any] = {
-        "recipe": recipe.to_json(),
-        "seed": seed,
-        "training samples": train_source.samples,
-        "validation samples": valid_source.samples,
-        "trained parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
-    }
     checkpoints = Checkpoints(folder / "checkpoints")
     team = Team(recipe.precision, recipe.accumulate, tracking.chosen(trackers), folder / "trackers")
 
-    def newest() -> Saved | None:
+    def begin() -> tuple[Saved | None, dict[str, Any]]:
+        identity = {
+            "recipe": recipe.to_json(),
+            "seed": seed,
+            "training samples": train_source.samples,
+            "validation samples": valid_source.samples,
+            "trained parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
+            "data": {"training": _fingerprint(train_source), "validation": _fingerprint(valid_source)},
+        }
         checkpoints.clean()
         saved = checkpoints.newest()
         if saved is not None:
             check_same(folder, saved, identity, model)
-        return saved
+        return saved, identity
 
     with ExitStack() as stack:
         team.on_first(lambda: stack.enter_context(locked(folder)))
-        saved = team.on_first(newest)
-        state = State(**saved.state) if saved else State(identity)
+        saved, identity = team.on_first(begin)
+        state = State(**{**saved.state, "identity": identity}) if saved else State(identity)
         images = recipe.batch_size * recipe.accumulate
         if saved and state.epoch == recipe.epochs:
             model.to(team.device).eval().load_state_dict(saved.tensors["weights"])
-            return _result(checkpoints.folder, state, steps, images)
+            return _result(team, checkpoints, state, steps, images)
         display = display_class(team.first and progress)(
             name or folder.name, recipe.epochs, steps, images, task.headline, state
         )
@@ -123,12 +125,22 @@ def train(
         stack.callback(tracking.end, team.accelerator)
         stack.enter_context(display)
         loop.run()
-        return _result(checkpoints.folder, state, steps, images)
+        return _result(team, checkpoints, state, steps, images)
 
 
-def _result(folder: Path, state: State, steps: int, images: int) -> Result:
+def _fingerprint(source: Source) -> dict[str, str]:
+    return dict(source.fingerprint()) if isinstance(source, Fingerprinted) else {}
+
+
+def _result(team: Team, checkpoints: Checkpoints, state: State, steps: int, images: int) -> Result:
     if state.best is None:
         raise AssertionError("a finished run has a best epoch")
+    best = checkpoints.folder / state.best["checkpoint"]
+    kept = team.on_first(lambda: checkpoints.is_sound(best.name))
+    if not kept and team.first:
+        warnings.warn(
+            f"The best checkpoint, {best}, is damaged or gone; its scores are known.", LoopeWarning, stacklevel=3
+        )
     return Result(
         epochs=state.epoch,
         steps=state.epoch * steps,
@@ -138,6 +150,6 @@ def _result(folder: Path, state: State, steps: int, images: int) -> Result:
         history=state.history,
         seconds=state.seconds,
         images_per_second=state.epoch * steps * images / state.training,
-        weights=folder / state.name / "weights.safetensors",
-        best_weights=folder / state.best["checkpoint"] / "weights.safetensors",
+        weights=checkpoints.folder / state.name / WEIGHTS,
+        best_weights=best / WEIGHTS if kept else None,
     )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from loope.core.errors import LoopeError
+from loope.core.hub import hub_or_cache
 
 if TYPE_CHECKING:
     from torch import nn
@@ -62,14 +64,14 @@ def create_timm(spec: Model, **more: Any) -> nn.Module:
             options["pretrained_cfg_overlay"] = {"file": str(file), "custom_load": False}
     make: Callable[..., nn.Module] = timm.create_model
     try:
-        return make(spec.name, pretrained=spec.weights == "pretrained", **options)
+        with hub_or_cache() if spec.weights == "pretrained" and file is None else nullcontext():
+            return make(spec.name, pretrained=spec.weights == "pretrained", **options)
     except (OSError, RuntimeError, ValueError, TypeError) as error:
         if spec.weights == "scratch":
             raise LoopeError(f"timm cannot make {spec.name!r} with {options}: {error}") from error
         raise LoopeError(
-            f"The pretrained weights of {spec.name!r} could not be had ({_first_line(error)}); put them into "
-            f"{os.environ.get('LOOPE_WEIGHTS', 'the folder that LOOPE_WEIGHTS names')} as {_file_name(spec.name)}, or "
-            "let timm reach the model hub."
+            f"The pretrained weights of {spec.name!r} could not be had ({_first_line(error)}); "
+            f"{where_to_put(spec.name)}."
         ) from error
 
 
@@ -78,6 +80,12 @@ def local_weights(name: str) -> Path | None:
     folder = os.environ.get("LOOPE_WEIGHTS")
     file = Path(folder) / _file_name(name) if folder else None
     return file if file is not None and file.is_file() else None
+
+
+def where_to_put(name: str) -> str:
+    """What to do about weights that are missing."""
+    folder = os.environ.get("LOOPE_WEIGHTS", "the folder that LOOPE_WEIGHTS names")
+    return f"put them into {folder} as {_file_name(name)}, or let timm reach the model hub"
 
 
 def _file_name(name: str) -> str:

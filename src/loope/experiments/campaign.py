@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from loope.core.processes import world_size
 from loope.experiments.results import Standing, standings
 from loope.experiments.runner import execute
 from loope.experiments.settings import Settings
@@ -22,10 +22,17 @@ LOOK_EVERY = 1.0  # seconds between looks at how far runs are
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a campaign: how far each run is, and why some failed, by the run's name."""
+    """What became of a campaign.
+
+    Attributes:
+        standings: how far each run is.
+        failures: why some failed, by the run's name.
+        elsewhere: the names of runs that were left to another process, which was training them.
+    """
 
     standings: list[Standing]
     failures: dict[str, str]
+    elsewhere: list[str]
 
 
 def carry_out(
@@ -37,6 +44,8 @@ def carry_out(
 ) -> Outcome:
     """Do what is not done. A run that fails does not stop the others; it is tried again by the next call.
 
+    A run that another process is training is left to it.
+
     Args:
         runs: of one or more tables; a run that is named twice is done once.
         out: the folder of all runs.
@@ -46,8 +55,8 @@ def carry_out(
     """
     out.mkdir(parents=True, exist_ok=True)
     # Processes that share each run must agree on which: one that comes late would see its peers "running".
-    over = ("done",) if int(os.environ.get("WORLD_SIZE", "1")) > 1 else ("done", "running")
-    waiting = [each.run for each in standings(runs, out) if each.state not in over]
+    skipped = ("done",) if world_size() > 1 else ("done", "running")
+    waiting = [each.run for each in standings(runs, out) if each.state not in skipped]
     futures: dict[Future[None], Run] = {}
     for run in waiting:
         futures[executor.submit(execute, run.to_json(), str(out.resolve()), settings)] = run
@@ -62,4 +71,5 @@ def carry_out(
             failures[run.name] = str(error)
     after = standings(runs, out)
     failures |= {each.run.name: each.error for each in after if each.error is not None}
-    return Outcome(after, failures)
+    over = {each.run.name for each in after if each.state == "done"} | failures.keys()
+    return Outcome(after, failures, [each.run.name for each in after if each.run.name not in over])

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from loope.core.files import write_atomic
-from loope.experiments.pictures import PICTURES
-from loope.experiments.results import folder_of
+from loope.experiments.results import PICTURES, folder_of
 from loope.experiments.spec import Run
 
 QUESTIONS = ("distance", "orientation", "area", "vector_sum", "average")

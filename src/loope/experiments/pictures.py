@@ -3,37 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from loope.experiments.results import folder_of, read_result
+from loope.experiments.results import Results
 from loope.experiments.sheet import collect
 from loope.experiments.table import Entry, Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-PICTURES = "pictures.safetensors"
 
-
-def draw(table: Table, preset: str, seeds: Sequence[int], out: Path) -> dict[str, Figure]:
+def draw(table: Table, preset: str, seeds: Sequence[int], results: Results) -> dict[str, Figure]:
     """Each drawing of the table with its description, as far as there are results for it."""
     made = {}
     for name in table.plots:
-        figure = DRAWINGS[name](table, preset, seeds, out)
+        figure = DRAWINGS[name](table, preset, seeds, results)
         if figure is not None:
             made[f"{table.name}-{name}"] = figure
     return made
 
 
-def scores(table: Table, preset: str, seeds: Sequence[int], out: Path) -> Figure | None:
+def scores(table: Table, preset: str, seeds: Sequence[int], results: Results) -> Figure | None:
     """The last column of each row, with its interval, beside the published."""
     from loope.reports.experiments import intervals
 
     column = table.columns[-1]
     found = {
         row: (column.scale * line[column.head].mean, column.scale * line[column.head].half)
-        for row, line in collect(table, preset, seeds, out).items()
+        for row, line in collect(table, preset, seeds, results).items()
         if column.head in line
     }
     published = {row: table.published.get(row, {}).get(column.head) for row in found}
@@ -41,24 +38,24 @@ def scores(table: Table, preset: str, seeds: Sequence[int], out: Path) -> Figure
     return intervals({row: (*each, published[row]) for row, each in found.items()}, across) if found else None
 
 
-def curves(table: Table, preset: str, seeds: Sequence[int], out: Path) -> Figure | None:
+def curves(table: Table, preset: str, seeds: Sequence[int], results: Results) -> Figure | None:
     """Validation score by epoch, each seed of each row."""
     from loope.reports.experiments import learning_curves
 
     found: dict[str, list[list[tuple[float, float]]]] = {}
     for entry in table.entries(preset):
         headline = list(entry.cells.values())[-1]
-        for result in _results(entry, seeds, out):
+        for result in results.of_entry(entry, seeds):
             points = [(each["epoch"], 100 * each["metrics"][headline]) for each in result["history"]]
             found.setdefault(entry.row, []).append(points)
     return learning_curves(found, "epoch", "validation score, %") if found else None
 
 
-def maps(table: Table, preset: str, seeds: Sequence[int], out: Path) -> Figure | None:
+def maps(table: Table, preset: str, seeds: Sequence[int], results: Results) -> Figure | None:
     """Similarity to nine patches, a column for each row of the table."""
     from loope.reports.plots import similarity_maps
 
-    kept = {entry.row: _tensors(entry, seeds, out) for entry in table.entries(preset)}
+    kept = {entry.row: _tensors(entry, seeds, results) for entry in table.entries(preset)}
     found = {row: each for row, each in kept.items() if each is not None}
     if not found:
         return None
@@ -68,49 +65,49 @@ def maps(table: Table, preset: str, seeds: Sequence[int], out: Path) -> Figure |
     return similarity_maps(same, grid)
 
 
-def trend(table: Table, preset: str, seeds: Sequence[int], out: Path) -> Figure | None:
+def trend(table: Table, preset: str, seeds: Sequence[int], results: Results) -> Figure | None:
     """M_D against the number of directions."""
     from loope.reports.experiments import lines
 
     found = {
         row: [(float(head.split(" = ")[1]), mean.mean) for head, mean in line.items() if head.startswith("N = ")]
-        for row, line in collect(table, preset, seeds, out).items()
+        for row, line in collect(table, preset, seeds, results).items()
     }
     return lines(found, "directions N", "M_D") if found else None
 
 
-def alignment(table: Table, preset: str, seeds: Sequence[int], out: Path) -> Figure | None:
+def alignment(table: Table, preset: str, seeds: Sequence[int], results: Results) -> Figure | None:
     """Distance accuracy against M_U."""
     from loope.reports.experiments import scatter
 
     found = {
         row: (line["M_U"].mean, 100 * line["Distance"].mean)
-        for row, line in collect(table, preset, seeds, out).items()
+        for row, line in collect(table, preset, seeds, results).items()
         if "M_U" in line and "Distance" in line
     }
     return scatter(found, "M_U after training", "distance accuracy, %") if found else None
 
 
-def offsets(table: Table, preset: str, seeds: Sequence[int], out: Path) -> Figure | None:
+def offsets(table: Table, preset: str, seeds: Sequence[int], results: Results) -> Figure | None:
     """The score of each run against how far LOOPE moved its patches; the static curve moved none."""
     from loope.reports.experiments import clouds
 
     found: dict[str, list[tuple[float, float]]] = {}
     for entry in table.entries(preset):
         headline = list(entry.cells.values())[-1]
-        for metrics in (result["metrics"] for result in _results(entry, seeds, out)):
+        for metrics in (result["metrics"] for result in results.of_entry(entry, seeds)):
             if "offset_size" in metrics or entry.run.encoder.name == "gilbert":
                 point = (metrics.get("offset_size", 0.0), 100 * metrics[headline])
                 found.setdefault(entry.row, []).append(point)
     return clouds(found, "mean size of X_C, in patches", "score, %") if found else None
 
 
-def examples(table: Table, preset: str, seeds: Sequence[int], out: Path) -> Figure | None:
+def examples(table: Table, preset: str, seeds: Sequence[int], results: Results) -> Figure | None:
     """Test images with their truth and what each row says, errors marked."""
     from loope.experiments.segmentation import labels_of
     from loope.reports.segmentation import examples as draw_examples
 
-    kept = {entry.row: (entry, _tensors(entry, seeds, out)) for entry in table.entries(preset)}
+    kept = {entry.row: (entry, _tensors(entry, seeds, results)) for entry in table.entries(preset)}
     found = {row: (entry, each) for row, (entry, each) in kept.items() if each is not None and "masks" in each}
     if not found:
         return None
@@ -119,23 +116,13 @@ def examples(table: Table, preset: str, seeds: Sequence[int], out: Path) -> Figu
     return draw_examples(first["examples"], first["truths"].long(), masks, labels_of(entry.run))
 
 
-def _results(entry: Entry, seeds: Sequence[int], out: Path) -> list[dict[str, Any]]:
-    found = (read_result(folder_of(entry.run.with_seed(seed), out)) for seed in seeds)
-    return [result for result in found if result is not None]
-
-
-def _tensors(entry: Entry, seeds: Sequence[int], out: Path) -> dict[str, Any] | None:
+def _tensors(entry: Entry, seeds: Sequence[int], results: Results) -> dict[str, Any] | None:
     """What the first seed that is done kept for pictures."""
-    from safetensors.torch import load_file
-
-    for seed in seeds:
-        file = folder_of(entry.run.with_seed(seed), out) / PICTURES
-        if file.exists():
-            return dict(load_file(file))
-    return None
+    kept = (results.tensors(entry.run.with_seed(seed)) for seed in seeds)
+    return next((tensors for tensors in kept if tensors is not None), None)
 
 
-DRAWINGS: dict[str, Callable[[Table, str, Sequence[int], Path], Any]] = {
+DRAWINGS: dict[str, Callable[[Table, str, Sequence[int], Results], Any]] = {
     "scores": scores,
     "curves": curves,
     "maps": maps,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from loope.core.files import write_atomic
 from loope.experiments.pictures import draw
+from loope.experiments.results import Results
 from loope.experiments.sheet import make_sheet
 from loope.experiments.table import Table
 from loope.reports.sheets import render
@@ -30,9 +31,10 @@ def write_report(
     from loope.reports import html
     from loope.reports.plots import png
 
-    text = render(make_sheet(table, preset, seeds, out / "runs"), file_format)
+    results = Results.in_folder(out / "runs")
+    text = render(make_sheet(table, preset, seeds, results), file_format)
     path = to or out / "reports" / f"{table.name}-{preset}.{ENDINGS[file_format]}"
-    figures = draw(table, preset, seeds, out / "runs") if file_format not in ("csv", "json") else {}
+    figures = draw(table, preset, seeds, results) if file_format not in ("csv", "json") else {}
     if file_format == "html":
         pictures = [html.picture(png(figure), name) for name, figure in figures.items()]
         return write_atomic(path, html.page(table.title, text, *pictures))

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from loope.engine.lock import is_locked
 from loope.experiments.spec import Run
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from loope.experiments.table import Entry, Table
+
 SPEC, RESULT, FAILED, PROGRESS = "spec.json", "run.json", "failed.json", "progress.json"
-MODEL = "model.safetensors"
+MODEL, PICTURES = "model.safetensors", "pictures.safetensors"
 STATES = ("done", "running", "failed", "begun", "waiting")
 
 
@@ -60,12 +65,66 @@ def standings(runs: Iterable[Run], out: Path) -> list[Standing]:
 
 def read_result(folder: Path) -> dict[str, Any] | None:
     """What a run has left, or None if it is not done."""
-    return _read(folder / RESULT)
+    found = _read(folder / RESULT)
+    return found if found is not None and isinstance(found.get("metrics"), dict) else None
 
 
 def _read(file: Path) -> dict[str, Any] | None:
     try:
         found = json.loads(file.read_text())
-    except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError):
+    except (FileNotFoundError, NotADirectoryError, ValueError, RecursionError):  # it is missing, or damaged
         return None
     return found if isinstance(found, dict) else None
+
+
+def _nothing(run: Run) -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class Results:
+    """Results of finished runs, wherever they are kept: the one place where tables, figures and studies read them.
+
+    Args:
+        result: a run to its result, as `run.json` holds it, or None if it is not done.
+        tensors: a run to the tensors kept for its pictures, or None.
+    """
+
+    result: Callable[[Run], dict[str, Any] | None]
+    tensors: Callable[[Run], dict[str, Any] | None] = field(default=_nothing)
+
+    @classmethod
+    def in_folder(cls, out: Path) -> Results:
+        """Read a folder of runs, as `loope run` leaves it."""
+
+        def tensors(run: Run) -> dict[str, Any] | None:
+            from safetensors.torch import load_file
+
+            file = folder_of(run, out) / PICTURES
+            return dict(load_file(file)) if file.exists() else None
+
+        return cls(lambda run: read_result(folder_of(run, out)), tensors)
+
+    @classmethod
+    def of(cls, results: Mapping[str, dict[str, Any]]) -> Results:
+        """Take results by the runs' keys."""
+        return cls(lambda run: results.get(run.key))
+
+    def of_entry(self, entry: Entry, seeds: Sequence[int]) -> list[dict[str, Any]]:
+        """Return the results of an entry's seeds that are done."""
+        found = (self.result(entry.run.with_seed(seed)) for seed in seeds)
+        return [result for result in found if result is not None]
+
+    def frame(self, table: Table, preset: str, seeds: Sequence[int]) -> DataFrame:
+        """Return one line for each cell and seed that is done: `row`, `column`, `seed`, `value` as measured."""
+        import pandas as pd
+
+        lines = [
+            (entry.row, column, seed, result["metrics"][metric])
+            for entry in table.entries(preset)
+            for seed in seeds
+            if (result := self.result(entry.run.with_seed(seed)))
+            for column, metric in entry.cells.items()
+            if metric in result["metrics"]
+        ]
+        return pd.DataFrame(lines, columns=["row", "column", "seed", "value"])

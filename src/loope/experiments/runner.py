@@ -11,7 +11,7 @@ from typing import Any
 
 from loope.core.errors import LoopeError
 from loope.core.files import write_atomic
-from loope.experiments.results import FAILED, MODEL, PROGRESS, RESULT, SPEC, folder_of, read_result
+from loope.experiments.results import FAILED, MODEL, PICTURES, PROGRESS, RESULT, SPEC, folder_of, read_result
 from loope.experiments.settings import Settings
 from loope.experiments.spec import Run
 
@@ -20,7 +20,7 @@ IMAGES_KEPT = 4  # of them, for pictures
 
 
 def execute(text: str, out: str, settings: Settings) -> None:
-    """Do a run, unless it is done; a failure is written down and raised.
+    """Do a run, unless it is done or another process trains it now; a failure is written down and raised.
 
     Plain arguments and no result, so that any executor can carry it: what came out is in the run's folder.
 
@@ -30,6 +30,7 @@ def execute(text: str, out: str, settings: Settings) -> None:
         settings: where things are on this machine.
     """
     from loope.engine.interrupt import Interrupted
+    from loope.engine.lock import RunningElsewhereError
 
     run = Run.from_json(text)
     folder = folder_of(run, Path(out))
@@ -47,6 +48,8 @@ def execute(text: str, out: str, settings: Settings) -> None:
             (folder / FAILED).unlink(missing_ok=True)
     except Interrupted:
         raise
+    except RunningElsewhereError:
+        return
     except Exception as error:
         kind = "" if isinstance(error, LoopeError) else f"{type(error).__name__}: "
         failure = {"error": f"{kind}{error}", "traceback": traceback.format_exc(), "when": time.time()}
@@ -144,7 +147,7 @@ def _keep(folder: Path, tensors: dict[str, Any]) -> None:
             name: tensor.float().contiguous().cpu() if tensor.is_floating_point() else tensor
             for name, tensor in tensors.items()
         }
-        write_atomic(folder / "pictures.safetensors", save(flat))
+        write_atomic(folder / PICTURES, save(flat))
 
 
 def _is_first_process() -> bool:

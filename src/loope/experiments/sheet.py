@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 
-from loope.experiments.results import folder_of, read_result
+from loope.experiments.results import Results
 from loope.experiments.statistics import Mean, over_seeds
 from loope.experiments.table import Column, Table, Values
 from loope.reports.sheets import Cell, Sheet
 
 
-def make_sheet(table: Table, preset: str, seeds: Sequence[int], out: Path) -> Sheet:
+def make_sheet(table: Table, preset: str, seeds: Sequence[int], results: Results) -> Sheet:
     """The table as far as its runs are done; cells without a result are missing, never invented.
 
     Args:
         table: what to lay out.
         preset: which runs.
         seeds: over which to take means; those that are done count.
-        out: the folder of all runs.
+        results: of runs.
     """
-    found = collect(table, preset, seeds, out)
+    found = collect(table, preset, seeds, results)
     rows = list(dict.fromkeys([entry.row for entry in table.entries(preset)]))
     cells = {row: [_cell(table, column, row, found) for column in table.columns] for row in rows}
     lines = list(_with_best(table, cells).items())
     means = {row: {column: mean.mean for column, mean in line.items()} for row, line in found.items()}
     notes = [table.notes[preset]] if preset in table.notes else []
-    notes += _other_images(table, preset, seeds, out)
+    notes += _other_images(table, preset, seeds, results)
     if preset == "smoke":
         notes.append("A smoke test: these numbers mean nothing.")
     return Sheet(
@@ -38,23 +37,20 @@ def make_sheet(table: Table, preset: str, seeds: Sequence[int], out: Path) -> Sh
     )
 
 
-def collect(table: Table, preset: str, seeds: Sequence[int], out: Path) -> dict[str, dict[str, Mean]]:
+def collect(table: Table, preset: str, seeds: Sequence[int], results: Results) -> dict[str, dict[str, Mean]]:
     """Row -> column -> our mean, as measured, where at least one seed is done."""
     found: dict[str, dict[str, Mean]] = {}
-    for entry in table.entries(preset):
-        results = [read_result(folder_of(entry.run.with_seed(seed), out)) for seed in seeds]
-        for column, metric in entry.cells.items():
-            values = [result["metrics"][metric] for result in results if result and metric in result["metrics"]]
-            if values:
-                found.setdefault(entry.row, {})[column] = over_seeds(values)
+    cells = results.frame(table, preset, seeds).groupby(["row", "column"], sort=False)["value"]
+    for (row, column), values in cells:
+        found.setdefault(row, {})[column] = over_seeds(values.tolist())
     return found
 
 
-def _other_images(table: Table, preset: str, seeds: Sequence[int], out: Path) -> list[str]:
+def _other_images(table: Table, preset: str, seeds: Sequence[int], results: Results) -> list[str]:
     """A warning for each data set of which runs saw different images, such as a part and the whole of it."""
     seen: dict[tuple[str, str], set[str]] = {}  # the same part of a data set -> what runs saw of it
     for run in (entry.run.with_seed(seed) for entry in table.entries(preset) for seed in seeds):
-        digests = (read_result(folder_of(run, out)) or {}).get("digests")
+        digests = (results.result(run) or {}).get("digests")
         if digests:
             share = {name: value for name, value in run.data.options.items() if name != "image_size"}
             part = (run.data.name, json.dumps(share, sort_keys=True))

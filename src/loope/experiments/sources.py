@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from loope.core.batches import Fingerprinted
 from loope.core.errors import one_of, require
 from loope.experiments.material import Material
 from loope.experiments.settings import Settings
@@ -27,6 +28,10 @@ class Scaled:
         self.source = source
         self.samples = source.samples
         self.steps = source.steps
+
+    def fingerprint(self) -> Mapping[str, str]:
+        """The source's."""
+        return self.source.fingerprint() if isinstance(self.source, Fingerprinted) else {}
 
     def batches(self, epoch: int, start: int = 0, share: tuple[int, int] = (0, 1)) -> Iterator[tuple[Tensor, Tensor]]:
         """The source's batches, scaled."""

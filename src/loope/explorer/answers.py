@@ -7,45 +7,38 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from loope.core.errors import LoopeError, require
-from loope.core.grid import as_grid
 from loope.explorer import catalogue as offered
-from loope.explorer import compare, model
+from loope.explorer import checkpoints, compare, model
+from loope.explorer.numbers import read_grid, read_whole
 from loope.explorer.offsets import offsets_data, read_encoder
 from loope.explorer.order import order_data
-from loope.explorer.uploads import Weights, read_weights
+from loope.explorer.uploads import read_weights
 from loope.explorer.wire import to_json
 from loope.explorer.work import Kept
-from loope.metrics.tables import model_table, position_table
 
 
 class Answers:
-    """One method an address.
+    """One method an address."""
 
-    Args:
-        local: whether visitors are this machine's own user, for whom models may be fetched by name.
-    """
-
-    def __init__(self, local: bool):
-        self.local = local
+    def __init__(self) -> None:
         self.files = Kept()
 
     def catalogue(self) -> bytes:
         """What there is to choose from."""
         return to_json(offered.catalogue(model.about()))
 
-    def similarity(self, choice: str, height: int, width: int, dim: int) -> bytes:
-        """The similarity of an encoder, a timm model's table or a file's table, with its scores."""
-        read, grid = compare.Choice.read(choice), as_grid((height, width))
-        if read.name == "timm":
-            require(self.local, "Models by name are fetched for this machine's own user only; choose their file.")
-            return compare.table_data(model_table("~".join(read.details), grid=grid))
+    def similarity(self, choice: str, height: str, width: str, dim: str) -> bytes:
+        """The similarity of an encoder or of a file's table, with its scores."""
+        read, grid = compare.Choice.read(choice), read_grid(height, width)
         if read.name == "file":
-            return compare.table_data(position_table(self._file("~".join(read.details)).tensors, grid))
-        return compare.encoder_data(read, grid, dim)
+            return compare.table_data(
+                checkpoints.table(read_weights(self.file(read.details[:1])), read.details[1:], grid)
+            )
+        return compare.encoder_data(read, grid, read_whole(dim, "A width"))
 
-    def order(self, name: str, height: int, width: int) -> bytes:
+    def order(self, name: str, height: str, width: str) -> bytes:
         """An order and its locality."""
-        return order_data(name, as_grid((height, width)))
+        return order_data(name, read_grid(height, width))
 
     def three_cell(self, cells: str, moving: str) -> bytes:
         """What the shipped model answers."""
@@ -54,32 +47,42 @@ class Answers:
         return model.ask([int(number) for number in cells.split("-")], moving)
 
     def receive(self, body: bytes, query: Mapping[str, str]) -> bytes:
-        """Keep a safetensors file, and say what is in it: a `(h, w)` table, LOOPE on a grid, or why there is none."""
+        """Keep a safetensors file, and say what is in it.
+
+        Returns:
+            JSON: the file's `id`; `choices` for Compare, what acts first, or why there are none; its `grid`, a guess;
+            and LOOPE's grid, or why there is none.
+        """
         weights = read_weights(body)
         name = hashlib.sha256(body).hexdigest()[:16]
         self.files.put(name, body)
-        table = _told(lambda: position_table(weights.tensors).shape[:2])
-        return to_json({"id": name, "table": table, "loope": _told(lambda: read_encoder(weights).grid)})
+        told = {"id": name, "loope": _told(lambda: {"grid": read_encoder(weights).grid})}
+        return to_json({**told, **_told(lambda: checkpoints.contents(weights, name))})
 
     def offsets(self, body: bytes, query: Mapping[str, str]) -> bytes:
         """X_C of the image in the body."""
         checkpoint = query.get("checkpoint", "shipped")
-        encoder = model.shipped_encoder() if checkpoint == "shipped" else read_encoder(self._file(checkpoint))
-        height, width = query.get("height", "0"), query.get("width", "0")
-        require(height.isdecimal() and width.isdecimal(), f"A grid has whole sides, got {height!r} and {width!r}.")
-        grid = as_grid((int(height), int(width))) if "height" in query else None
+        encoder = (
+            model.shipped_encoder() if checkpoint == "shipped" else read_encoder(read_weights(self.file([checkpoint])))
+        )
+        grid = read_grid(query["height"], query.get("width", "0")) if "height" in query else None
         return offsets_data(encoder, body, grid, query.get("pixels", "signed"))
 
-    def _file(self, name: str) -> Weights:
-        body = self.files.get(name)
+    def file(self, name: Sequence[str]) -> bytes:
+        """A file that was received.
+
+        Raises:
+            LoopeError: if it is not there.
+        """
+        body = self.files.get(name[0]) if name else None
         if body is None:
             raise LoopeError("That file is not here any more; choose it again.")
-        return read_weights(body)
+        return body
 
 
-def _told(look: Callable[[], Sequence[int]]) -> dict[str, object]:
-    """The grid of what is looked for, or why there is none."""
+def _told(look: Callable[[], dict[str, object]]) -> dict[str, object]:
+    """What is looked for, or why it is not there."""
     try:
-        return {"grid": list(look())}
+        return look()
     except LoopeError as error:
         return {"error": str(error)}

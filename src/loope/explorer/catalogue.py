@@ -8,6 +8,7 @@ from typing import Any
 
 from loope.core.errors import LoopeError, require, unknown
 from loope.core.grid import Grid
+from loope.core.limits import MOST_CELLS_SHOWN
 from loope.core.three_cell import COLOURS, WORDS
 from loope.encoders import encoder_class
 from loope.encoders.describe import describe
@@ -15,7 +16,6 @@ from loope.encoders.frequencies import SETS
 from loope.encoders.sinusoid import PHASES
 from loope.orders import list_orders
 
-MOST_CELLS = 1024  # 32x32: a similarity matrix of 4 MB
 MOST_DIM = 2048
 GRIDS = ("7x7", "14x14", "7x28", "16x16", "24x24")
 DIMS = (192, 384, 768)
@@ -56,7 +56,8 @@ def read_options(name: str, given: dict[str, str]) -> dict[str, Any]:
 def check_size(grid: Grid, dim: int = 1) -> None:
     """Raise `LoopeError` for more than a page can show."""
     require(
-        grid.size <= MOST_CELLS, f"The explorer shows grids of up to {MOST_CELLS} cells, got {grid}, with {grid.size}."
+        grid.size <= MOST_CELLS_SHOWN,
+        f"The explorer shows grids of up to {MOST_CELLS_SHOWN} cells, got {grid}, with {grid.size}.",
     )
     require(1 <= dim <= MOST_DIM, f"The explorer takes widths from 1 to {MOST_DIM}, got {dim}.")
 

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from loope.attach.acting import Positions
 from loope.core.errors import require
 from loope.core.grid import Grid
-from loope.encoders import create_encoder
+from loope.encoders import PositionalEncoder, create_encoder
 from loope.encoders.describe import usual_heads
 from loope.encoders.similarity import encoder_similarity
 from loope.explorer.catalogue import check_size, read_options
@@ -19,18 +20,24 @@ from loope.metrics.pesi import cosine_similarity, measure
 from loope.metrics.published import DIRECTIONS, published
 from loope.metrics.summary import summary_of
 
+LONGEST = 300  # letters of a choice
 _SEEDING = threading.Lock()  # torch has one random generator for all threads
 
 
 class Choice(NamedTuple):
-    """What is compared, as in the page's address: `sinusoid~order~hilbert`, `timm~NAME` or `file~ID`."""
+    """What is compared, as in the page's address: `sinusoid~order~hilbert`, or `file~ID~aside~0`."""
 
     name: str
     details: tuple[str, ...]
 
     @classmethod
     def read(cls, text: str) -> Choice:
-        """Split at the tildes."""
+        """Split at the tildes.
+
+        Raises:
+            LoopeError: for more than any choice needs; a name is looked for among the known ones, letter by letter.
+        """
+        require(len(text) <= LONGEST, f"What is compared is told in up to {LONGEST} letters, got {len(text)}.")
         name, *details = text.split("~")
         return cls(name, tuple(details))
 
@@ -55,7 +62,7 @@ def encoder_data(choice: Choice, grid: Grid, dim: int) -> bytes:
     options = choice.options()
     heads = usual_heads(dim)
     with _SEEDING:
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(0)  # `torch.manual_seed` seeds all devices, which takes a millisecond
         encoder = create_encoder(choice.name, dim, grid, patch_size=16, heads=heads, depth=12, **options)
     unit = "bias" if "bias" in encoder.hooks() else "cosine"
     paper = None if options else published(choice.name, grid, dim, DIRECTIONS)
@@ -72,6 +79,17 @@ def table_data(table: Tensor) -> bytes:
     grid = Grid(height, width)
     check_size(grid)
     return _data(cosine_similarity(table), grid, dim, "cosine", None)
+
+
+def positions_data(positions: Positions) -> bytes:
+    """What acts in a checkpoint: an encoder with its weights, or a table.
+
+    Raises:
+        LoopeError: for more than the page can show.
+    """
+    check_size(positions.grid, positions.dim)
+    bias = isinstance(positions.source, PositionalEncoder) and "bias" in positions.source.hooks()
+    return _data(positions.similarity(), positions.grid, positions.dim, "bias" if bias else "cosine", None)
 
 
 def _data(similarity: Tensor, grid: Grid, dim: int, unit: str, paper: dict[str, Any] | None) -> bytes:

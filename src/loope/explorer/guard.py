@@ -72,6 +72,8 @@ class Guard:
         name = re.sub(r":\d+$", "", headers.get("host", "")).strip("[]")
         if self.local and not is_loopback(name):
             return f"This explorer answers to localhost only, not to {name!r}; start it with --host to let others in."
-        if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        origin = headers.get("origin")
+        elsewhere = origin is not None and origin.partition("://")[2] != headers.get("host", "")
+        if elsewhere or headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             return "Another site's page asked for this; open the explorer itself."
         return None

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from loope.core.errors import LoopeError, require
+from loope.core import images
+from loope.core.errors import LoopeError
 from loope.core.grid import Grid
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-MOST_PIXELS = 50_000_000
-FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
 # How a model wants its pixels: mean and standard deviation of each channel, for pixels from 0 to 1.
 PIXELS = {
     "unit": ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0)),
@@ -32,24 +30,10 @@ def read_image(data: bytes) -> Image:
         LoopeError: if it is none of the known formats, damaged, or has too many pixels, which its first bytes say
             before any of them is decoded.
     """
-    from PIL import Image, ImageOps, UnidentifiedImageError
-
-    too_large = f"An image may have up to {MOST_PIXELS:,} pixels"
     try:
-        with Image.open(BytesIO(data), formats=FORMATS) as image:
-            width, height = image.size
-            require(width * height <= MOST_PIXELS, f"{too_large}, got {width}x{height}; send a smaller one.")
-            image.verify()
-        with Image.open(BytesIO(data), formats=FORMATS) as image:  # what was verified cannot be read on
-            return ImageOps.exif_transpose(image).convert("RGB")
-    except LoopeError:
-        raise
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise LoopeError(f"{too_large}; send a smaller one.") from None
-    except UnidentifiedImageError:
-        raise LoopeError(f"This is no image that can be read; send one of {', '.join(FORMATS)}.") from None
-    except Exception as error:  # whatever a damaged file sets off in a decoder
-        raise LoopeError(f"The image is damaged: {error}.") from None
+        return images.read_image(data, upright=True)
+    except images.ImageError as error:
+        raise LoopeError(f"The image cannot be read: {error}.") from None
 
 
 def to_pixels(image: Image, size: Grid, scale: str) -> Tensor:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from loope.core.errors import LoopeWarning
 from loope.core.grid import GridLike, as_grid
+from loope.core.limits import require_comparable
 from loope.core.ranks import dense_ranks, levels, round_off
 from loope.core.serial import gram
 from loope.metrics import parts
@@ -155,8 +156,12 @@ def cosine_similarity(embedding: Tensor) -> Tensor:
     """E of an `(h, w, D)` or `(B, h, w, D)` embedding: `(N, N)` or `(B, N, N)` float64, rounded to multiples of 2^-40.
 
     Rounded, so that similarities that are equal on paper are equal, and rank as such in `pesi_from_similarity`.
+
+    Raises:
+        LoopeError: for more cells than `loope.core.limits.MOST_CELLS_COMPARED`; `pesi` measures those without E.
     """
     vectors, grid = unit_vectors(embedding)
+    require_comparable(grid)
     rows = _cosines(vectors)
     matrices = vectors.new_empty(len(vectors), grid.size, grid.size)
     for image, matrix in enumerate(matrices):

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import TypeAlias
 
 from torch import Tensor
 
 from loope.core.errors import LoopeError, nearest_first, require
 from loope.core.grid import Grid, GridLike, as_grid
+from loope.core.hub import hub_or_cache, missing_weights
+from loope.core.weights import WeightsFile
 
 Weights: TypeAlias = str | Path | Mapping[str, Tensor]
 
 # pos_embed (timm), position_embeddings (transformers), positional_embedding (CLIP), pos_embedding (torchvision), ...
 NAMED = re.compile(r"(^|\.)(absolute_)?pos(ition(al)?)?_embed(ding)?s?([._]\d+)?(\.weight)?$")
+SET_ASIDE = re.compile(r"(^|\.)loope\.own\.")  # kept by loope.attach, and used by nothing
 MOST_PREFIX = 8  # class, distillation and register tokens. A text model's table has more left over than that.
 
 
@@ -41,10 +45,16 @@ def position_table(weights: Weights, grid: GridLike | None = None, name: str | N
         >>> position_table({"pos_embed": torch.rand(1, 197, 8)}, grid=(7, 28)).shape
         torch.Size([7, 28, 8])
     """
-    tables = _candidates(weights, name)
+    return find_table(weights, grid, name)[1]
+
+
+def find_table(weights: Weights, grid: GridLike | None = None, name: str | None = None) -> tuple[str, Tensor]:
+    """As `position_table`, with the tensor's name."""
+    tensors = weights if isinstance(weights, Mapping) else WeightsFile(weights)
+    tables = {key: tensors[key].detach() for key in _choose(tensors, name)}
     wanted = None if grid is None else as_grid(grid)
     there = ", ".join(f"{key} {tuple(table.shape)}" for key, table in tables.items())
-    fitting = [patches for table in tables.values() if (patches := _patches(table, wanted)) is not None]
+    fitting = [(key, patches) for key, table in tables.items() if (patches := _patches(table, wanted)) is not None]
     require(
         bool(fitting),
         f"No table of positions fits {wanted or 'a square grid'} with up to {MOST_PREFIX} prefix tokens; there is "
@@ -54,14 +64,11 @@ def position_table(weights: Weights, grid: GridLike | None = None, name: str | N
     return fitting[0]
 
 
-def model_table(
-    model: str, checkpoint: Path | None = None, grid: GridLike | None = None, name: str | None = None
-) -> Tensor:
-    """The learned positions of a timm model's patches: its own grid is known, also where it is not square.
+def model_table(model: str, grid: GridLike | None = None, name: str | None = None) -> Tensor:
+    """The learned positions of a timm model's patches, with the weights that timm has for it.
 
     Args:
         model: the model's name.
-        checkpoint: a `.safetensors` file of its weights, of which only the table is read; timm's own if not given.
         grid: (height, width) of the patches; the model's if not given.
         name: the tensor's name, where there are several tables.
 
@@ -71,56 +78,61 @@ def model_table(
     Raises:
         LoopeError: if timm has no such model or cannot load it, and as `position_table` does.
     """
+    timm = require_timm_model(model)
+    missing = missing_weights(model)
+    require(missing is None, f"The weights of {model!r} cannot be had: {missing}; give a file of them (--checkpoint).")
+    try:
+        with hub_or_cache():
+            made = timm.create_model(model, pretrained=True)
+    except Exception as error:  # whatever the hub and the network may raise
+        raise LoopeError(f"timm cannot load {model!r}: {error}; give a file of its weights.") from None
+    own = getattr(getattr(made, "patch_embed", None), "grid_size", None)
+    return position_table(made.state_dict(), grid or own, name)
+
+
+def require_timm_model(name: str) -> ModuleType:
+    """timm, if it is installed and has a model of that name.
+
+    Raises:
+        LoopeError: otherwise; the message names the nearest models.
+    """
     try:
         import timm
     except ImportError:
         raise LoopeError("Models by name need timm: pip install 'loope[models]'.") from None
-    near = ", ".join(nearest_first(model, timm.list_models())[:5])
-    require(timm.is_model(model), f"timm has no model {model!r}; nearest are {near}.")
-    try:
-        made = timm.create_model(model, pretrained=checkpoint is None)
-    except Exception as error:  # whatever the hub and the network may raise
-        raise LoopeError(f"timm cannot load {model!r}: {error}; give a file of its weights.") from None
-    own = getattr(made.patch_embed, "grid_size", None)
-    return position_table(made.state_dict() if checkpoint is None else checkpoint, grid or own, name)
+    if not timm.is_model(name):
+        near = ", ".join(nearest_first(name, timm.list_models())[:5])
+        raise LoopeError(f"timm has no model {name!r}; nearest are {near}.")
+    return timm
 
 
-def _candidates(weights: Weights, name: str | None) -> dict[str, Tensor]:
+def table_names(tensors: Iterable[str]) -> list[str]:
+    """Names of the tables that are in use."""
+    return [key for key in tensors if NAMED.search(key) and not SET_ASIDE.search(key)]
+
+
+def set_aside(tensors: Iterable[str]) -> list[str]:
+    """Names of the tables that `loope.attach` took out of use; `position_table` reads them by name only."""
+    # Dots in the names of what is set aside are written as slashes.
+    return [key for key in tensors if SET_ASIDE.search(key) and NAMED.search(key.replace("/", "."))]
+
+
+def _choose(tensors: Iterable[str], name: str | None) -> list[str]:
     """The tensor of that name, or all that are called like a table of positions."""
-    if not isinstance(weights, Mapping):
-        return _read(Path(weights), name)
-    chosen = _choose(list(weights), name)
-    return {key: weights[key].detach() for key in chosen}
-
-
-def _choose(keys: list[str], name: str | None) -> list[str]:
+    keys = list(tensors)
     if name is not None:
         require(name in keys, f"There is no tensor {name!r}; nearest are {', '.join(nearest_first(name, keys)[:5])}.")
         return [name]
-    chosen = [key for key in keys if NAMED.search(key)]
+    chosen, unused = table_names(keys), set_aside(keys)
+    require(
+        bool(chosen) or not unused,
+        "Another encoding is attached to the model, and its own table of positions is set aside; pass the table's "
+        f"name to read it: {', '.join(unused)}.",
+    )
     require(
         bool(chosen), "There is no table of positions, such as 'pos_embed'; pass the name of the tensor if it has one."
     )
     return chosen
-
-
-def _read(path: Path, name: str | None) -> dict[str, Tensor]:
-    """Only a table's bytes are read, and nothing is unpickled."""
-    require(
-        path.suffix == ".safetensors",
-        f"A checkpoint must be a .safetensors file, got {path.name!r}: others may run code when opened. Convert it "
-        "with safetensors.torch.save_file(torch.load(path, weights_only=True), new_path).",
-    )
-    require(path.is_file(), f"There is no file {str(path)!r}.")
-    try:
-        from safetensors import SafetensorError, safe_open
-    except ImportError:
-        raise LoopeError("Reading checkpoints needs safetensors: pip install 'loope[models]'.") from None
-    try:
-        with safe_open(path, framework="pt") as file:
-            return {key: file.get_tensor(key) for key in _choose(list(file.keys()), name)}
-    except SafetensorError as error:
-        raise LoopeError(f"{path.name!r} is no whole .safetensors file: {error}; fetch it again.") from None
 
 
 def _patches(table: Tensor, wanted: Grid | None) -> Tensor | None:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from loope.core.errors import require
 from loope.core.labels import VOID, Labels
+from loope.core.text import printable
 from loope.reports.panels import panels
 
 if TYPE_CHECKING:
@@ -65,7 +66,11 @@ def legend(labels: Labels, shares: Sequence[float] | None = None, columns: int =
         for name, colour in zip(names, labels.colours, strict=True)
     ]
     ax.set_axis_off()
-    ax.legend(handles=patches, ncols=columns, loc="center", frameon=False, fontsize=9, title=labels.name)
+    shown = ax.legend(handles=patches, ncols=columns, loc="center", frameon=False, fontsize=9)
+    shown.set_title(printable(labels.name))
+    for text, name in zip((shown.get_title(), *shown.get_texts()), (labels.name, *names), strict=True):
+        text.set_parse_math(False)  # a dollar sign in a name is no formula
+        text.set_text(printable(name))
     rows = -(-len(labels) // columns)
     figure.set_size_inches(2.2 * columns, 0.6 + 0.24 * rows)
     return figure

@@ -105,6 +105,7 @@ def read_cifar100(folder: Path) -> Images:
 
 def _open(path: Path, *keys: str) -> list[Any]:
     """Some of what a file holds; arrays as tensors."""
+    require(not path.exists() or path.is_file(), f"{path} must be a file; {AGAIN}")  # a pipe would block
     try:
         with path.open("rb") as file:
             content = unpickle(file)

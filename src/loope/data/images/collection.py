@@ -44,6 +44,11 @@ class Images:
         lines = (f"{name} {label}\n" for name, label in zip(self.reader.names, self.labels, strict=True))
         return hashlib.sha256("".join(lines).encode()).hexdigest()[:12]
 
+    def fingerprint(self) -> dict[str, str]:
+        """What the images are, by name, label and content; see `loope.data.fingerprint`."""
+        labels = [self.classes[label] for label in self.labels]
+        return self.reader.fingerprint(labels)
+
     def split(self, how: str = "80-10-10", seed: int = 0) -> dict[str, Images]:
         """Parts "train", "valid" and "test" that share no image and leave none out; each has its share of every class.
 

@@ -8,12 +8,14 @@ from pathlib import Path
 from loope.core.errors import LoopeError, require, unknown
 from loope.data.images.collection import Images
 from loope.data.images.readers import Files
+from loope.data.listing import each_once, walk
 
 
 def read_folders(folder: Path, train: str, test: str, classes: Sequence[str] | None = None) -> Images:
     """Images in `folder/train/CLASS` and `folder/test/CLASS`, as torchvision's `ImageFolder` lists them.
 
-    Classes are numbered by their sorted names; for ImageNet's ids that is the numbering of every pretrained model.
+    Classes are numbered by their sorted names; for ImageNet's ids that is the numbering of every pretrained model. Each
+    file counts once, also if links lead to it: an image of the test part is never one of the training part too.
 
     Args:
         folder: of the data set.
@@ -24,7 +26,7 @@ def read_folders(folder: Path, train: str, test: str, classes: Sequence[str] | N
     Raises:
         LoopeError: if a class is missing in a part, has no image, or does not exist.
     """
-    from torchvision.datasets.folder import IMG_EXTENSIONS, find_classes, make_dataset
+    from torchvision.datasets.folder import IMG_EXTENSIONS, find_classes
 
     try:
         found = {part: find_classes(folder / part)[0] for part in (train, test)}
@@ -37,15 +39,24 @@ def read_folders(folder: Path, train: str, test: str, classes: Sequence[str] | N
             if name not in found[train]:
                 raise unknown("class", name, found[train])
         kept = sorted(set(classes or found[train]))
-        number = {name: place for place, name in enumerate(kept)}
-        listed = {part: make_dataset(str(folder / part), number, extensions=IMG_EXTENSIONS) for part in (train, test)}
+        places = [(part, name) for part in (train, test) for name in kept]
+        files = {place: walk(folder.joinpath(*place), IMG_EXTENSIONS) for place in places}
     except FileNotFoundError as error:  # torchvision says what is missing
         raise LoopeError(
             f"{folder} must hold {train}/CLASS/*.jpg and {test}/CLASS/*.jpg (or .png): {error}."
         ) from error
-    names = [str(Path(path).relative_to(folder)) for part in listed.values() for path, _ in part]
-    labels = [label for part in listed.values() for _, label in part]
-    official = ["train"] * len(listed[train]) + ["test"] * len(listed[test])
+    once = set(each_once(each for found_there in files.values() for each in found_there))
+    listed = {place: [each.path for each in found_there if each.path in once] for place, found_there in files.items()}
+    for place, paths in listed.items():
+        if not paths:
+            raise LoopeError(
+                f"{folder.joinpath(*place)} must hold images, *.jpg or *.png, that are in no other folder too; it has "
+                "none."
+            )
+    number = {name: label for label, name in enumerate(kept)}
+    names = [str(Path(path).relative_to(folder)) for paths in listed.values() for path in paths]
+    labels = [number[name] for (_, name), paths in listed.items() for _ in paths]
+    official = ["train" if part == train else "test" for (part, _), paths in listed.items() for _ in paths]
     return Images(Files(folder, names), labels, official, kept)
 
 
@@ -58,6 +69,8 @@ def read_pets(folder: Path) -> Images:
     from torchvision.datasets import OxfordIIITPet
 
     lists = folder / "annotations"
+    for path in lists.glob("*.txt"):
+        require(path.is_file(), f"{path} must be a text file.")  # a pipe would block
     try:
         parts = {"train": OxfordIIITPet(folder.parent, "trainval"), "test": OxfordIIITPet(folder.parent, "test")}
     except (OSError, ValueError) as error:
@@ -83,6 +96,7 @@ def read_class_list(path: str | Path) -> list[str]:
     Raises:
         LoopeError: if it cannot be read, names none, or one twice.
     """
+    require(not Path(path).exists() or Path(path).is_file(), f"The class list {path} must be a text file.")
     try:
         lines = Path(path).read_text().split()
     except (OSError, ValueError) as error:

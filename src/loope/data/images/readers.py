@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from loope.core.errors import LoopeError, require
+from loope.core.images import ImageError, read_image
+from loope.core.limits import MOST_TRAINING_PIXELS
+from loope.data import fingerprint
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -44,25 +48,19 @@ class Files:
         Raises:
             BadImageError: if it cannot be read.
         """
-        from PIL import Image, UnidentifiedImageError
-
         path = self.folder / self.names[index]
         try:
-            with Image.open(path) as image:
-                decoded: Image.Image = image.convert("RGB")
-                return decoded
-        except FileNotFoundError:
-            raise BadImageError(str(path), "there is no such file") from None
-        except UnidentifiedImageError:
-            raise BadImageError(str(path), f"it is no image ({path.stat().st_size:,} bytes)") from None
-        except MemoryError:
-            raise
-        except Exception as error:  # a decoder can stumble over damaged bytes in any way
-            raise BadImageError(str(path), str(error) or type(error).__name__) from error
+            return read_image(path, most=MOST_TRAINING_PIXELS)
+        except ImageError as error:
+            raise BadImageError(str(path), str(error)) from error
 
     def take(self, indices: Sequence[int]) -> Files:
         """Some of the files."""
         return Files(self.folder, [self.names[index] for index in indices])
+
+    def fingerprint(self, labels: Sequence[str]) -> dict[str, str]:
+        """What the files and their labels are."""
+        return fingerprint.of_files(self.folder, self.names, labels)
 
 
 @dataclass(frozen=True)
@@ -105,6 +103,15 @@ class Memory:
             [self.sizes[index] for index in indices],
             self.bad,
         )
+
+    def fingerprint(self, labels: Sequence[str]) -> dict[str, str]:
+        """What the pixels and their labels are."""
+        pixels = memoryview(self.pixels.numpy())  # type: ignore[arg-type]
+        digests = (
+            hashlib.sha256(pixels[start : start + 3 * height * width]).hexdigest()
+            for start, (height, width) in zip(self.starts, self.sizes, strict=True)
+        )
+        return {"content": fingerprint.of([*zip(self.names, self.sizes, strict=True), *labels, *digests])}
 
 
 Reader: TypeAlias = Files | Memory

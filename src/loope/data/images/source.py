@@ -75,6 +75,7 @@ class ImageSource(Source):
         )
         require(min(mixup, cutmix) >= 0, f"`mixup` and `cutmix` must be 0 or more, got {mixup} and {cutmix}.")
         steps = preparation.steps(augment)
+        self._images = images  # as they were given: a cache changes nothing
         if cache:
             images = replace(images, reader=in_memory(images.reader, steps.fixed))
             steps = steps._replace(fixed=unchanged)
@@ -93,6 +94,10 @@ class ImageSource(Source):
     def bad_images(self) -> int:
         """How many images could not be read so far."""
         return len(self.bad)
+
+    def fingerprint(self) -> dict[str, str]:
+        """What the images are, by name, label and content."""
+        return self._images.fingerprint()
 
     def batches(self, epoch: int, start: int = 0, share: tuple[int, int] = (0, 1)) -> Iterator[Batch]:
         """`(b, 3, H, W)` float32 images and their classes: `(b,)` int64, or `(b, classes)` float32 when mixed.

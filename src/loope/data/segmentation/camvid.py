@@ -6,6 +6,7 @@ from pathlib import Path
 
 from loope.core.errors import one_of, require
 from loope.core.labels import VOID, Labels
+from loope.data.listing import each_once, walk
 from loope.data.segmentation.pairs import Pairs, folder_of, require_torchvision
 
 LABELS = Labels(
@@ -43,7 +44,8 @@ class CamVid(Pairs):
             images.is_dir() and masks.is_dir(),
             f"CamVid is not in {folder}. {HOW.format(root=folder.parent)}",
         )
-        found = sorted(path for path in images.iterdir() if path.suffix.lower() in (".png", ".jpg", ".jpeg"))
+        every = [Path(path) for path in each_once(walk(images, (".png", ".jpg", ".jpeg")))]
+        found = [path for path in every if path.parent == images]
         require(bool(found), f"There is no image in {images}. {HOW.format(root=folder.parent)}")
         values = {value: value for value in range(len(LABELS))} | {len(LABELS): VOID}
         super().__init__([(path, masks / f"{path.stem}.png") for path in found], LABELS, values)

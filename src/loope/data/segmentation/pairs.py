@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
 from loope.core.errors import LoopeError, require
+from loope.core.images import ImageError, read_image
 from loope.core.labels import Labels
+from loope.core.limits import MOST_TRAINING_PIXELS
 
 UNKNOWN = -1
 
@@ -34,6 +35,9 @@ class Pairs(Dataset[tuple[Tensor, Tensor]]):
         self.labels = labels
         self.classes_of = torch.full((256,), UNKNOWN)
         self.classes_of[list(values)] = torch.tensor(list(values.values()))
+        strange = [image for image, _ in self.pairs if not image.is_file()]
+        if strange:
+            raise LoopeError(f"{strange[0]} is no file; put the image there, or take it away.")
         missing = [mask for _, mask in self.pairs if not mask.is_file()]
         if missing:
             raise LoopeError(
@@ -49,7 +53,7 @@ class Pairs(Dataset[tuple[Tensor, Tensor]]):
         Raises:
             LoopeError: if a file is damaged, the two differ in size, or a value of the mask is unknown.
         """
-        image, mask = (_read(path, mode) for path, mode in zip(self.pairs[index], ("RGB", "L"), strict=True))
+        image, mask = (_read(path, mode) for path, mode in zip(self.pairs[index], ("RGB", None), strict=True))
         require(
             image.shape[1:] == mask.shape[1:],
             f"{self.pairs[index][0]} is {image.shape[1]}x{image.shape[2]}, but its mask {self.pairs[index][1]} is "
@@ -89,19 +93,17 @@ def require_torchvision() -> None:
         raise LoopeError("Segmentation data need torchvision: pip install 'loope[train]'.") from None
 
 
-def _read(path: Path, mode: str) -> Tensor:
-    """`(channels, H, W)` uint8; a mask's values are not turned into brightness."""
-    from PIL import Image, UnidentifiedImageError
+def _read(path: Path, mode: str | None) -> Tensor:
+    """`(channels, H, W)` uint8; a mask, of mode None, keeps its values, which are not turned into brightness."""
     from torchvision.transforms.v2.functional import pil_to_tensor
 
     try:
-        with Image.open(path) as file:
-            picture: Any = file if mode == "L" else file.convert(mode)
-            found: Tensor = pil_to_tensor(picture)
-    except (UnidentifiedImageError, OSError, SyntaxError) as error:
+        picture = read_image(path, mode, most=MOST_TRAINING_PIXELS)
+    except ImageError as error:
         raise LoopeError(f"{path} cannot be read as an image: {error}.") from None
     require(
-        mode != "L" or (picture.mode in ("L", "P") and found.dtype == torch.uint8),
+        mode is not None or picture.mode in ("L", "P"),
         f"{path} is no mask: it has mode {picture.mode}, but masks have one byte a pixel, the class.",
     )
+    found: Tensor = pil_to_tensor(picture)
     return found

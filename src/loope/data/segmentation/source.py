@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset
 
 from loope.core.batches import Batch, Source
 from loope.core.errors import LoopeError, require
 from loope.core.grid import Grid, GridLike, as_grid, as_size
+from loope.data import fingerprint
 from loope.data.plan import Plan
 from loope.data.segmentation.augment import Augment, Transform
+from loope.data.segmentation.pairs import Pairs
 
 HALF = (0.5, 0.5, 0.5)
 
@@ -61,6 +65,14 @@ class SegmentationSource(Source):
         pixels = as_grid(size, "size")
         self._maker = Maker(data, Transform(pixels, mean, std, augment), pixels, seed)
 
+    def fingerprint(self) -> dict[str, str]:
+        """What the files of images and masks are; nothing for data that are not in files."""
+        files = files_of(self._maker.data)
+        if not files:
+            return {}
+        folder = os.path.commonpath([path.parent for path in files])
+        return fingerprint.of_files(Path(folder), [os.path.relpath(path, folder) for path in files])
+
     def batches(self, epoch: int, start: int = 0, share: tuple[int, int] = (0, 1)) -> Iterator[Batch]:
         """`(b, 3, H, W)` float32 images and `(b, H, W)` int64 classes, 255 for void.
 
@@ -80,6 +92,22 @@ class SegmentationSource(Source):
             if made.error is not None:
                 raise LoopeError(made.error)
             yield made.images, made.masks
+
+
+def files_of(data: Dataset[tuple[Tensor, Tensor]]) -> list[Path]:
+    """The files of images and masks, sample by sample; none for data that are made up."""
+    return [path for pair in _pairs(data) for path in pair]
+
+
+def _pairs(data: Dataset[tuple[Tensor, Tensor]]) -> list[tuple[Path, Path]]:
+    if isinstance(data, Pairs):
+        return data.pairs
+    if isinstance(data, ConcatDataset):
+        return [pair for part in data.datasets for pair in _pairs(part)]
+    if isinstance(data, Subset):
+        whole = _pairs(data.dataset)
+        return [whole[index] for index in data.indices] if whole else []
+    return []
 
 
 class Job(NamedTuple):

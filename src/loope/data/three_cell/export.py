@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from loope.core.errors import LoopeError, one_of, require
 from loope.core.files import write_atomic
 from loope.core.three_cell import BITS
-from loope.data.three_cell.files import numpy, pixels, png, table, write_npz
+from loope.data.three_cell.files import pixels, png, table, write_npz
 from loope.data.three_cell.sampling import count_triples
 
 if TYPE_CHECKING:
@@ -45,8 +48,8 @@ def export(
         LoopeError: if the folder holds something else, for example an export made with another seed.
     """
     one_of("format", file_format, FORMATS)
-    numpy()  # better missed now than after the folder was made
-    folder = folder.resolve()  # "missing/.." is an existing folder, though the system says that it is not there
+    # "missing/.." is an existing folder, though the system says that it is not there; links in a circle raise below.
+    folder = Path(os.path.realpath(folder))
     plan = describe(data, file_format)
     _claim(folder, plan)
     write = _write_png if file_format == "png" else _write_npz
@@ -143,13 +146,14 @@ def _write_png(data: ThreeCell, folder: Path, progress: Callable[[float], None])
     """Write `images/*.png` and `labels.csv`; images that are there stay."""
     digits = len(str(len(data) - 1))
     names = [f"{number:0{digits}}.png" for number in range(len(data))]
-    there = {path.name for path in (folder / "images").glob("*.png")}
+    # Ten thousand waits for the disk would take minutes; what a power cut leaves empty is written again instead.
+    there = {path.name for path in (folder / "images").glob("*.png") if path.stat().st_size}
     for start in range(0, len(data), PART):
         part = names[start : start + PART]
         images = () if there.issuperset(part) else pixels(data, start, start + PART)
         for number, (name, image) in enumerate(zip(part, images, strict=False)):
             if name not in there:
-                write_atomic(folder / "images" / name, png(image))
+                write_atomic(folder / "images" / name, png(image), durable=False)
             progress((start + number) / len(data))
     write_atomic(folder / "labels.csv", table(data, (f"images/{name}" for name in names)))
     progress(1)
@@ -168,7 +172,7 @@ def _write_npz(data: ThreeCell, folder: Path, progress: Callable[[float], None])
 
         def pieces() -> Iterator[Any]:
             for number, start in enumerate(starts):
-                with numpy().load(_part(parts, start), allow_pickle=False) as part:
+                with np.load(_part(parts, start), allow_pickle=False) as part:
                     yield part["images"]
                 progress(0.5 + (number + 1) / len(starts) / 2)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from loope.core.batches import Batch, Source
+from loope.data import fingerprint
 from loope.data.plan import Plan
 from loope.data.three_cell.dataset import ThreeCell
 
@@ -35,6 +36,10 @@ class ThreeCellSource(Source):
         self._plan = Plan(len(data), batch_size, train=train, seed=seed)
         self.samples = self._plan.samples
         self.steps = self._plan.steps
+
+    def fingerprint(self) -> dict[str, str]:
+        """Where the cells are, and how large."""
+        return {"content": fingerprint.of([self.data.cells.tolist(), tuple(self.data.grid), self.data.cell])}
 
     def batches(self, epoch: int, start: int = 0, share: tuple[int, int] = (0, 1)) -> Iterator[Batch]:
         """`(b, 3, H, W)` float32 images in 0..1 and `(b, 6)` float32 bits."""

@@ -5,9 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from loope.core.errors import LoopeError, require
+from loope.engine.executors import ray_end
 from loope.engine.executors.base import Function, Job, ProcessExecutor, RunError, import_path, last_lines
 from loope.engine.executors.local import usable_cores
 
@@ -44,8 +48,9 @@ class RayExecutor(ProcessExecutor):
             self._ours or address is None,
             f"This process is connected to another Ray already; end that with ray.shutdown() to use {address}.",
         )
+        self._watcher = None
         if self._ours:
-            _connect(ray, address or os.environ.get("RAY_ADDRESS"), room=(jobs or 1) * (num_cpus or 1))
+            self._watcher = _connect(ray, address or os.environ.get("RAY_ADDRESS"), room=(jobs or 1) * (num_cpus or 1))
         share = _cores_of_a_gpu(ray)
         num_cpus = num_cpus or share or 1
         environment = {"PYTHONPATH": import_path(), "OMP_NUM_THREADS": str(num_cpus)}
@@ -64,6 +69,8 @@ class RayExecutor(ProcessExecutor):
     def _close(self) -> None:
         if self._ours:
             self._ray.shutdown()
+        if self._watcher is not None:
+            ray_end.end(self._watcher)
 
 
 class _Task(Job):
@@ -94,18 +101,37 @@ def _ray() -> Any:
     return ray
 
 
-def _connect(ray: Any, address: str | None, room: int) -> None:
+def _connect(ray: Any, address: str | None, room: int) -> subprocess.Popen[bytes] | None:
+    """Connect to the cluster at the address, or start a Ray here; then what ends that with this process."""
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
     if not address:
-        ray.init(address="local", num_cpus=max(room, usable_cores()), include_dashboard=False, **quiet)
-        return
+        with _on_loopback(), ray_end.ended_with_this_process() as watcher:
+            ray.init(address="local", num_cpus=max(room, usable_cores()), include_dashboard=False, **quiet)
+        return watcher
     try:
         ray.init(address=address, **quiet)
+        return None
     except (ConnectionError, RuntimeError, ray.exceptions.RayError) as error:
         raise LoopeError(
             f"No Ray cluster answers at {address}: {error} Check the address and, where the cluster asks for one, "
             "RAY_AUTH_TOKEN; 'ray' without an address starts Ray on this machine."
         ) from error
+
+
+@contextmanager
+def _on_loopback() -> Iterator[None]:
+    """Have a Ray that is started listen on this machine alone: what it is told to run, it runs.
+
+    Ray replaces 127.0.0.1 by an address that others reach, unless it takes clusters for impossible, as on macOS.
+    """
+    from ray._private import ray_constants
+
+    before = ray_constants.ENABLE_RAY_CLUSTER
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
 
 
 def _cores_of_a_gpu(ray: Any) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +19,22 @@ if TYPE_CHECKING:
 
 _POLL = 1.0  # seconds between two looks at a job
 _GRACE = 300.0  # seconds between SIGTERM and what follows: SIGUSR2, or the end of a cancelled job
+_OWNER_ONLY = 0o077  # for `os.umask`
 _REQUEUES = 20  # how often a job may run out of time: the longest runs take days, queues often give hours
+
+
+@contextmanager
+def owner_only() -> Iterator[int]:
+    """Let files that are made be their owner's alone: submitit's pickles run code when they are read.
+
+    Yields:
+        The mask that holds otherwise.
+    """
+    before = os.umask(_OWNER_ONLY)
+    try:
+        yield before
+    finally:
+        os.umask(before)
 
 
 class SlurmExecutor(ProcessExecutor):
@@ -56,6 +73,7 @@ class SlurmExecutor(ProcessExecutor):
         self._submitit = _submitit()
         timeouts = {f"{cluster}_max_num_timeout": _REQUEUES}
         try:
+            Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
             self._cluster = self._submitit.AutoExecutor(Path(folder).absolute(), cluster, **timeouts)
         except RuntimeError as error:
             raise LoopeError(f"No SLURM here: {error} Type this on a login node of the cluster.") from error
@@ -71,8 +89,8 @@ class SlurmExecutor(ProcessExecutor):
 
     def _launch(self, function: Function, args: tuple[Any, ...]) -> Job:
         try:
-            with self._submitit.helpers.environment_variables(PYTHONPATH=import_path()):
-                job = self._cluster.submit(Resumed(), function, args)
+            with owner_only() as umask, self._submitit.helpers.environment_variables(PYTHONPATH=import_path()):
+                job = self._cluster.submit(Resumed(umask), function, args)
         except (RuntimeError, OSError) as error:
             raise RunError(f"SLURM did not take the job.\n{last_lines(str(error))}") from error
         return _ClusterJob(job, self._asking)
@@ -97,21 +115,32 @@ class _ClusterJob(Job):
 
 
 class Resumed:
-    """A call that is simply made again when its job is back from the queue: what submitit calls a checkpoint."""
+    """A call that is simply made again when its job is back from the queue: what submitit calls a checkpoint.
+
+    Args:
+        umask: of the files that the call makes; the job itself inherits that of submitit's files.
+    """
+
+    def __init__(self, umask: int):
+        self.umask = umask
 
     def __call__(self, function: Function, args: tuple[Any, ...]) -> None:
         """Make the call. Preemption comes as SIGTERM, on which training saves; submitit's own signal follows."""
+        os.umask(self.umask)
         try:
             function(*args)
         except Interrupted:
             if "SLURM_JOB_ID" in os.environ:
                 time.sleep(_GRACE)  # a job that ends now would count as failed, and not go back in the queue
             raise
+        finally:
+            os.umask(_OWNER_ONLY)  # all that is left is to write how it ended
 
     def checkpoint(self, function: Function, args: tuple[Any, ...]) -> submitit.helpers.DelayedSubmission:
         """Called in the job when its time is over."""
         import submitit
 
+        os.umask(_OWNER_ONLY)
         return submitit.helpers.DelayedSubmission(self, function, args)
 
 

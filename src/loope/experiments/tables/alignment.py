@@ -12,7 +12,6 @@ import math
 
 from loope.experiments.names import BEYOND, ENCODERS
 from loope.experiments.presets import three_cell_run
-from loope.experiments.statistics import rank_correlation
 from loope.experiments.table import Column, Derived, Entry, Table, Values
 
 METRICS = {
@@ -42,6 +41,8 @@ def entries(preset: str) -> list[Entry]:
 
 def correlations(numbers: Values, preset: str) -> Values:
     """Spearman's correlation of accuracy and the score it is said to follow, over the rows that have both."""
+    from loope.experiments.statistics import rank_correlation  # tables are listed without SciPy
+
     found: dict[str, float] = {}
     for accuracy, score in PAIRS.items():
         pairs = [(row[score], row[accuracy]) for row in numbers.values() if score in row and accuracy in row]

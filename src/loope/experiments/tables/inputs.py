@@ -21,6 +21,7 @@ ROWS: dict[str, tuple[str, dict[str, object]]] = {
     "LOOPE, zero start": ("loope", {"zero_init": True}),
     "LOOPE, convolution mixer": ("loope", {"mixer": "conv"}),
     "LOOPE, GELU": ("loope", {"activation": "gelu"}),
+    "LOOPE, live start": ("loope", {"initialization": "live"}),
 }
 PUBLISHED = {
     "Static": TABLE4["Static"],
@@ -32,7 +33,9 @@ PUBLISHED = {
 
 def entries(preset: str) -> list[Entry]:
     """A run for each variant."""
-    return [Entry(row=row, run=three_cell_run(preset, *chosen), cells=ALL_METRICS) for row, chosen in ROWS.items()]
+    # Elsewhere a live start is what the other rows have.
+    rows = {row: chosen for row, chosen in ROWS.items() if preset == "laptop" or row != "LOOPE, live start"}
+    return [Entry(row=row, run=three_cell_run(preset, *chosen), cells=ALL_METRICS) for row, chosen in rows.items()]
 
 
 TABLE = Table(

@@ -9,7 +9,9 @@ Cost: 21 published runs of 150 epochs; docs/scaling.md. On a laptop 16 minutes a
 
 from loope.experiments.names import BEYOND, ENCODERS
 from loope.experiments.presets import image_run
+from loope.experiments.spec import Options
 from loope.experiments.table import Entry, Table, percent
+from loope.experiments.tables.table4 import EARLIER
 
 COLUMNS = ("ImageNet-1k", "Oxford-IIIT", "CIFAR-100")
 PUBLISHED = {
@@ -26,9 +28,12 @@ PUBLISHED = {
 def entries(preset: str) -> list[Entry]:
     """A run for each encoder and data set. The laptop's pretrained model is ViT-Tiny, as in its Table 1."""
     model = "ViT-Base" if preset == "laptop" else "DeiT-Base"
+    rows: dict[str, tuple[str, Options]] = {row: ({**ENCODERS, **BEYOND}[row], {}) for row in (*PUBLISHED, *BEYOND)}
+    if preset == "laptop":
+        rows |= EARLIER
     return [
-        Entry(row=row, run=image_run(preset, model, data, {**ENCODERS, **BEYOND}[row]), cells={data: "top1"})
-        for row in (*PUBLISHED, *BEYOND)
+        Entry(row=row, run=image_run(preset, model, data, *chosen), cells={data: "top1"})
+        for row, chosen in rows.items()
         for data in COLUMNS
     ]
 

@@ -1,11 +1,12 @@
 // What a card of Compare shows: an encoder with its options, a timm model's table, or that of a file.
-// It is written as in the page's address: "sinusoid~order~hilbert", "timm~NAME", "file~ID".
+// It is written as in the page's address: "sinusoid~order~hilbert", "timm~NAME", "file~ID", "file~ID~acts~0",
+// "file~ID~aside~0". What is known of a file's: {text, file, table}.
 import { post, slimSafetensors } from "./data.js";
 import { field, filePicker, h, select } from "./dom.js";
 
 export function nameOf(spec, files) {
   const [name, ...details] = spec.split("~");
-  if (name === "file") return files[spec] ?? "a file's table";
+  if (name === "file") return files[spec]?.text ?? "a file chosen before";
   if (name === "timm") return details.join("~");
   return [name, ...details.filter((_, place) => place % 2)].join(" ");
 }
@@ -30,8 +31,8 @@ function offers(spec, { catalogue, files }) {
     options: catalogue.encoders.filter((each) => each.kind === kind).map((each) => each.name),
   }));
   if (!catalogue.free) return groups;
-  const before = spec.startsWith("file~") ? { [spec]: "a file chosen before" } : {};
-  const known = Object.entries({ ...before, ...files }).map(([value, text]) => ({ value, text }));
+  const before = spec.startsWith("file~") ? { [spec]: { text: nameOf(spec, files) } } : {};
+  const known = Object.entries({ ...before, ...files }).map(([value, { text }]) => ({ value, text }));
   const own = [{ value: "timm", text: "timm model …" }, ...known, { value: "choose", text: ".safetensors file …" }];
   return [...groups, { group: "a trained model's own", options: own }];
 }
@@ -62,12 +63,13 @@ function optionFields(encoder, details, replace) {
 
 function askForFile(card, view, replace) {
   const picker = filePicker("Choose a .safetensors file", ".safetensors", card.scores, async (file) => {
-    const { id, table } = await post("api/file.json", await slimSafetensors(file));
-    if (table.error) throw new Error(table.error);
-    view.files[`file~${id}`] = file.name;
-    view.use(table.grid);
-    replace(`file~${id}`);
+    const { choices, grid, error } = await post("api/file.json", await slimSafetensors(file));
+    if (error) throw new Error(error);
+    for (const [spec, what, table] of choices)
+      view.files[spec] = { text: what ? `${file.name}: ${what}` : file.name, file: file.name, table };
+    if (grid) view.use(grid);
+    replace(choices[0][0]);
   });
-  card.options.replaceChildren(picker, h("p.hint", {}, "Only its table of positions leaves your browser."));
+  card.options.replaceChildren(picker, h("p.hint", {}, "Only tables of positions and encoders leave your browser."));
   picker.querySelector("input").focus();
 }

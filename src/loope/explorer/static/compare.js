@@ -2,7 +2,7 @@
 import { chooser, nameOf } from "./chooser.js";
 import { extent, legend, scale } from "./colours.js";
 import { arrays } from "./data.js";
-import { field, gridControl, h, keepFocus, lede, number, offeredGrid, problem, readGrid, say, select } from "./dom.js";
+import { field, gridControl, h, keepFocus, lede, number, offeredGrid, problem, readGrid, say, select, waiting } from "./dom.js";
 import { GridCanvas } from "./grid.js";
 import { comparePython } from "./python.js";
 import { scoreCard } from "./scores.js";
@@ -151,25 +151,33 @@ export class Compare {
     else this.draw();
   }
 
+  // Each card answers for itself; the view is ready when all have.
   async load() {
-    const { cards, grid, dim } = this;
+    const { cards } = this;
     delete this.root.dataset.ready;
-    await Promise.all(
-      cards.map(async (card) => {
-        card.root.classList.add("waiting");
-        try {
-          card.data = await arrays(`api/similarity/${card.spec}/${grid.join("x")}/${dim}.bin`);
-        } catch (error) {
-          card.data = null;
-          card.scores.replaceChildren(problem(error));
-        }
-        card.root.classList.remove("waiting");
-      }),
-    );
-    if (cards !== this.cards) return; // something else was chosen meanwhile
-    this.centres = scoreCard(this.cards, grid, { hover: (cell) => this.hover(cell), pick: (cell) => this.pick(cell) });
     this.draw();
-    this.root.dataset.ready = "compare";
+    await Promise.all(cards.map((card) => this.loadCard(card)));
+    if (cards === this.cards) this.root.dataset.ready = "compare"; // or something else was chosen meanwhile
+  }
+
+  async loadCard(card) {
+    const address = `api/similarity/${card.spec}/${this.grid.join("x")}/${this.dim}.bin`;
+    card.root.classList.add("waiting");
+    card.map.shape(...this.grid);
+    card.value.replaceChildren(waiting(/^timm~|~acts~/.test(card.spec) ? "Loading the model …" : "Computing …"));
+    card.scores.replaceChildren();
+    try {
+      card.data = await arrays(address);
+    } catch (error) {
+      card.value.replaceChildren();
+      const again = h("button", { type: "button", onclick: () => this.loadCard(card) }, "Try again");
+      card.scores.replaceChildren(problem(error), again);
+    }
+    card.root.classList.remove("waiting");
+    if (!this.cards.includes(card)) return;
+    const on = { hover: (cell) => this.hover(cell), pick: (cell) => this.pick(cell) };
+    this.centres = scoreCard(this.cards, this.grid, on);
+    this.draw();
   }
 
   hover(cell) {

@@ -1,11 +1,15 @@
 // What comes from the server, or lies beside the page as files: the addresses are the same.
 const fetched = new Map();
 
-async function ask(address, options) {
+const SECONDS = { GET: 45, POST: 120 }; // longer than the server takes to say that it is late
+
+async function ask(address, options = { method: "GET" }) {
+  const seconds = SECONDS[options.method];
   let response;
   try {
-    response = await fetch(address, options);
-  } catch {
+    response = await fetch(address, { ...options, signal: AbortSignal.timeout(1000 * seconds) });
+  } catch (error) {
+    if (error.name === "TimeoutError") throw new Error(`The explorer did not answer within ${seconds} seconds.`);
     throw new Error("The explorer does not answer. Is it still running?");
   }
   if (response.ok) return response;
@@ -57,7 +61,7 @@ export async function slimSafetensors(file) {
   let offset = 0;
   for (const [name, tensor] of Object.entries(header)) {
     if (name === "__metadata__") kept[name] = tensor;
-    else if (/pos|^loope\.encoders\./.test(name)) {
+    else if (/pos|(^|\.)loope\./.test(name)) {
       const [start, end] = tensor.data_offsets;
       parts.push(file.slice(8 + length + start, 8 + length + end));
       kept[name] = { ...tensor, data_offsets: [offset, offset + end - start] };

@@ -96,10 +96,24 @@ export function lede(title, hint) {
   return h("div.lede", {}, h("h1", {}, title), h("p.hint", {}, hint));
 }
 
-// Where everything is made anew, whoever uses the keyboard stays at the control it was at.
+// What stands where something will be.
+export function waiting(text) {
+  return h("span.waits", { role: "status" }, h("span.spinner", { "aria-hidden": true }), text);
+}
+
+// Where everything is made anew, whoever uses the keyboard stays at the control it was at: in the same card, the one
+// of that name, or else at that place. A card whose control is gone is gone back to at its start.
 export function keepFocus(root, renew) {
-  const controls = () => [...root.querySelectorAll("select, input, button, canvas[tabindex]")];
-  const place = controls().indexOf(document.activeElement);
+  const cards = () => [...root.querySelectorAll(".card")];
+  const controls = (part) => [...part.querySelectorAll("select, input, button, canvas[tabindex]")];
+  const name = (control) => control.ariaLabel ?? control.labels?.[0]?.textContent ?? control.textContent;
+  const active = document.activeElement,
+    card = cards().indexOf(active.closest(".card"));
+  const place = controls(cards()[card] ?? root).indexOf(active);
   renew();
-  if (place >= 0) controls()[place]?.focus();
+  if (place < 0) return;
+  const now = controls(cards()[card] ?? root);
+  const same = now.find((control) => control.tagName === active.tagName && name(control) === name(active));
+  const there = now[place]?.tagName === active.tagName ? now[place] : now[0];
+  (same ?? there)?.focus();
 }

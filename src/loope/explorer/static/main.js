@@ -2,7 +2,7 @@
 import { csvBlob, download, pngBlob, showCode } from "./actions.js";
 import { Compare } from "./compare.js";
 import { json } from "./data.js";
-import { h, problem } from "./dom.js";
+import { h, problem, waiting } from "./dom.js";
 import { Offsets } from "./offsets.js";
 import { Orders } from "./order.js";
 import { ThreeCell } from "./threecell.js";
@@ -40,6 +40,7 @@ function open() {
 }
 
 async function start() {
+  root.replaceChildren(waiting("Starting …"));
   try {
     const catalogue = await json("api/catalogue.json");
     for (const [name, View] of Object.entries(VIEWS)) {

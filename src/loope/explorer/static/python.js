@@ -23,8 +23,15 @@ export function comparePython({ grid, dim, patch, specs, files }) {
         `similarities[${model}] = loope.cosine_similarity(table)`,
       );
     } else if (name === "file") {
-      const file = JSON.stringify(files[spec] ?? "model.safetensors");
-      lines.push(`similarities[${file}] = loope.cosine_similarity(loope.position_table(${file}, grid))`);
+      const known = files[spec] ?? { text: "model.safetensors", file: "model.safetensors" };
+      const [text, file] = [JSON.stringify(known.text), JSON.stringify(known.file)];
+      const table = known.table ? `, name=${JSON.stringify(known.table)}` : "";
+      const encoder = `loope.load(${file}).loope.encoders[0][${details[2]}]`;
+      lines.push(
+        details[1] === "acts" && !table
+          ? `similarities[${text}] = loope.encoder_similarity(${encoder}, grid)`
+          : `similarities[${text}] = loope.cosine_similarity(loope.position_table(${file}, grid${table}))`,
+      );
     } else {
       const options = details
         .flatMap((key, place) => (place % 2 ? [] : [`, ${key}=${literal(details[place + 1])}`]))

@@ -1,0 +1,177 @@
+"""The paper's claims and what the runs say to them, as a table, and in short for the README."""
+
+from collections.abc import Callable
+
+from loope.experiments.statistics import over_seeds, rank_correlation, rank_interval
+from loope.experiments.tables import alignment, table1, table4, table6
+from replication.plan import COMPARED, progress
+from replication.results import by_seed
+from replication.rules import (
+    EARLY,
+    FAILS,
+    HOLDS,
+    OPEN,
+    QUESTIONS,
+    Claim,
+    aligned,
+    better,
+    encoder_means,
+    frequencies,
+    living,
+    on_three_cell,
+    plus_minus,
+    relative_near_chance,
+)
+
+SHOWN = {
+    "LOOPE": "LOOPE",
+    "Static": "the static curve that it refines",
+    "1D Sinusoid": "plain 1D sinusoids",
+    "2D sin/cos": "2D sin/cos (row and column concatenated)",
+}
+PETS = "Oxford-IIIT / ViT-Base"
+PUBLISHED_ROWS = tuple(row for row in table4.PUBLISHED if row in {*COMPARED, "No PE"})
+LEFT_OUT = tuple(row for row in COMPARED if row not in table4.PUBLISHED)
+
+
+def judged() -> list[Claim]:
+    """All claims."""
+    average = {row: f"{line[-1]}" for row, line in table4.PUBLISHED.items()}
+    pets = dict(zip(table1.COLUMNS, table1.PUBLISHED["Oxford-IIIT"]["ViT-Base"], strict=True))
+    columns = table6.COLUMNS[:2]
+    return [
+        *(
+            better(
+                f"LOOPE beats {other} (Three-Cell)",
+                f"{average['LOOPE']} against {average[other]}",
+                "table4",
+                on_three_cell("LOOPE", [other]),
+                living("table4", "LOOPE"),
+            )
+            for other in ("Static", "1D Sinusoid")
+        ),
+        better(
+            "the same of a generator that cannot start dead (GELU) against Static",
+            "no such run",
+            "inputs",
+            on_three_cell("LOOPE, GELU", ["Static"]),
+            living("inputs", "LOOPE, GELU"),
+        )._replace(ours=True),
+        *(
+            better(
+                f"LOOPE beats {other} (Pets)",
+                f"{pets['LOOPE']} against {pets[other]}",
+                "table1",
+                {"": ((PETS, "LOOPE"), (PETS, other))},
+            )
+            for other in ("Static", "1D Sinusoid")
+        ),
+        better(
+            "LOOPE is the best of Table 1's encoders (Pets)",
+            "88.1, the next 85.3",
+            "table1",
+            {f"minus {other}:": ((PETS, "LOOPE"), (PETS, other)) for other in table1.COLUMNS[:-1]},
+        ),
+        better(
+            "LOOPE is the best of Table 4's encoders (Three-Cell)",
+            "94.3, the next 94.0 (LFF)",
+            "table4",
+            on_three_cell("LOOPE", PUBLISHED_ROWS),
+        ),
+        better(
+            "and better than encoders that Table 4 does not name",
+            "not compared",
+            "table4",
+            on_three_cell("LOOPE", LEFT_OUT),
+        )._replace(ours=True),
+        better(
+            "Coordinates drive LOOPE's gain",
+            "coordinates only 93.7, RGB only 92.2, static 91.9 (means of the four questions)",
+            "inputs",
+            on_three_cell("LOOPE (coordinates only)", ["Static", "LOOPE (RGB only)"]),
+            living("inputs", "LOOPE (RGB only)", " of RGB only"),
+        ),
+        better(
+            "RGB and coordinates together are best",
+            "94.3, coordinates only 93.7, RGB only 92.2",
+            "inputs",
+            on_three_cell("LOOPE (RGB + coordinates)", ["LOOPE (coordinates only)", "LOOPE (RGB only)"]),
+            living("inputs", "LOOPE (RGB only)", " of RGB only"),
+        ),
+        frequencies(),
+        better(
+            "LOOPE is the best with every frequency set (Three-Cell for Pets)",
+            "all four sets",
+            "table6",
+            {f"{row}, minus {other}:": ((row, "LOOPE"), (row, other)) for row in table6.SETS for other in columns},
+        ),
+        better(
+            "the geometric set beats the original for all encoders (Three-Cell for Pets)",
+            "89.8, 87.3, 89.9 against 85.3, 84.6, 88.1",
+            "table6",
+            {f"{column}:": (("Geometric", column), ("Original", column)) for column in table6.COLUMNS},
+        ),
+        better("RPE beats No PE", "70.3 against 59.4", "table4", on_three_cell("RPE", ["No PE"])),
+        relative_near_chance(),
+        better(
+            "absolute encodings (1D sinusoid, LFF) beat RPE on every question",
+            "by 17 points or more",
+            "table4",
+            {
+                f"{row}, {column.lower()}:": ((row, column), ("RPE", column))
+                for row in ("1D Sinusoid", "LFF (Fourier)")
+                for column in QUESTIONS
+            },
+        ),
+        *(aligned(accuracy, score) for accuracy, score in alignment.PAIRS.items()),
+    ]
+
+
+def claims() -> str:
+    """All of them as a table."""
+    lines = ["| claim | published | here | verdict |", "|---|---|---|---|"]
+    for claim, published, found, verdict, ours in judged():
+        lines.append(f"| {'(ours) ' * ours}{claim} | {published} | {found} | **{verdict}** |")
+    return "\n".join(lines)
+
+
+def correlations() -> str:
+    """How PESI goes with accuracy, over all encoders and over those that the budget was long enough for."""
+    lines = ["| rank correlation | encoders | | 95 % interval |", "|---|---|---:|---:|"]
+    averages = encoder_means("Average", table="table4")
+    for accuracy, score in alignment.PAIRS.items():
+        means = encoder_means(score, accuracy)
+        learned = {row: pair for row, pair in means.items() if averages[row] > (80.0,)}
+        for words, some in {"all": means, "that end above 80 %": learned}.items():
+            if len(some) > 3:
+                found = rank_correlation(*zip(*some.values(), strict=True))
+                low, high = rank_interval(found, len(some))
+                what = f"{score}, {accuracy.lower()} accuracy"
+                lines.append(f"| {what} | {len(some)}, {words} | {found:+.2f} | {low:+.2f} to {high:+.2f} |")
+    return "\n".join(lines)
+
+
+def summary() -> str:
+    """What has come out so far, in a few lines for the README."""
+    done, planned = progress()
+    cells = by_seed("table4")
+    told = []
+    for row, words in SHOWN.items():
+        mean, half, count = over_seeds(list(cells[row, "Average"].values()))
+        told.append(f"{words} {mean:.1f}{plus_minus(half)} (n = {count})")
+    published, own = ([each.verdict for each in judged() if each.ours == ours] for ours in (False, True))
+    lines = (
+        f"{done} of {planned} runs are done. Average accuracy on Three-Cell, 7x7 cells, in percent, with its "
+        "95 % interval over seeds:",
+        f"{', '.join(told)}.",
+        f"Verdicts on {len(published)} claims of the paper: {_counts(published)};",
+        f"on {len(own)} of our own: {_counts(own)}.",
+    )
+    return "\n".join(lines)
+
+
+def _counts(verdicts: list[str]) -> str:
+    return ", ".join(f"{verdicts.count(kind)} *{kind}*" for kind in (HOLDS, FAILS, OPEN, EARLY) if kind in verdicts)
+
+
+TABLES: dict[str, Callable[[], str]] = {"claims": claims, "correlations": correlations}

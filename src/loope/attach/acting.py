@@ -1,0 +1,182 @@
+"""What gives tokens their position in a checkpoint: the attached encoders, the model's own table, or both."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from loope.attach import libraries, specs
+from loope.attach.adapter import adapter_for
+from loope.attach.api import encoder_for, resize
+from loope.attach.checkpoint import KEY, attach_by, read_recipe
+from loope.attach.rehearsal import EXTRA_STATE as SPEC
+from loope.attach.rehearsal import rehearse, require_modest
+from loope.core.errors import LoopeError, require
+from loope.core.grid import Grid, GridLike, as_grid
+from loope.core.weights import WeightsFile
+from loope.encoders import PositionalEncoder
+from loope.encoders.similarity import encoder_similarity
+from loope.metrics.pesi import cosine_similarity
+from loope.metrics.tables import find_table, require_timm_model, set_aside, table_names
+
+
+class Positions(NamedTuple):
+    """One thing that gives tokens their position.
+
+    Attributes:
+        name: the encoder's, or the table's.
+        source: the encoder with the checkpoint's weights, or a `(h, w, D)` table.
+        grid: where it is measured.
+        dim: width D.
+    """
+
+    name: str
+    source: PositionalEncoder | Tensor
+    grid: Grid
+    dim: int
+
+    def similarity(self) -> Tensor:
+        """`(N, N)` float64 for `loope.pesi_from_similarity`: how alike positions are."""
+        if isinstance(self.source, Tensor):
+            return cosine_similarity(self.source)
+        return encoder_similarity(self.source, self.grid)
+
+
+class Acting(NamedTuple):
+    """What acts in a checkpoint, and the names of the model's own tables that are kept in it but not used."""
+
+    positions: list[Positions]
+    set_aside: list[str]
+
+
+def acting(
+    tensors: Mapping[str, Tensor],
+    metadata: Mapping[str, str] | None = None,
+    *,
+    grid: GridLike | None = None,
+    name: str | None = None,
+    model: str | None = None,
+) -> Acting:
+    """Find what gives tokens their position in a checkpoint, with the checkpoint's weights.
+
+    Files need not be trusted: the model is built on the meta device, without memory, and must match the file's tensors.
+    Of these, only those of encoders and tables are read. The model's own rotary or relative encoding is not looked at.
+
+    Args:
+        tensors: a state dict, or a `WeightsFile`.
+        metadata: of the file; `loope.save` writes into it how the model is built.
+        grid: (height, width) to measure on; the checkpoint's if not given.
+        name: a tensor to take as the position table, whatever acts: also one that was set aside.
+        model: the timm model's name, for files that do not say it.
+
+    Raises:
+        LoopeError: if nothing is found, or the file does not say enough to build its encoders.
+    """
+    try:
+        spec, recipe, prefix = _attached(tensors, metadata or {})
+        if spec is None or name is not None:
+            place = _own_grid(model) if model is not None and grid is None else grid
+            found = [_table(tensors, place, name)]
+        else:
+            found = _encoders(tensors, prefix, spec, recipe, grid, model)
+            if spec["keep_own"]:
+                found += [_table(tensors, grid, each) for each in table_names(tensors)]
+    except LoopeError:
+        raise
+    except Exception as error:  # whatever a foreign or damaged file sets off in the libraries that read it
+        raise LoopeError(f"What acts in the file cannot be found: {type(error).__name__}: {error}.") from None
+    return Acting(found, set_aside(tensors))
+
+
+def attached(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> specs.Spec | None:
+    """Read how something was attached to a checkpoint's model, None if nothing was; nothing is built.
+
+    Raises:
+        LoopeError: if the checkpoint does not say it in a way that can be read.
+    """
+    try:
+        return _attached(tensors, metadata, compare=False)[0]
+    except LoopeError:
+        raise
+    except Exception as error:  # anything can stand in a file
+        raise LoopeError(f"The file's recipe cannot be read: {type(error).__name__}: {error}.") from None
+
+
+def _attached(
+    tensors: Mapping[str, Tensor], metadata: Mapping[str, str], compare: bool = True
+) -> tuple[specs.Spec | None, dict[str, Any] | None, str]:
+    """How something was attached, the recipe that `loope.save` wrote, and what stands before `loope.` in names."""
+    key = next((key for key in tensors if key == SPEC or key.endswith(f".{SPEC}")), None)
+    prefix = "" if key is None else key.removesuffix(SPEC)
+    if KEY in metadata:
+        recipe = read_recipe("The file", metadata, len(tensors))
+        if compare:
+            shapes = tensors.shapes() if isinstance(tensors, WeightsFile) else _shapes(tensors)
+            rehearse(partial(libraries.build, recipe["model"]), partial(attach_by, recipe), recipe["size"], shapes)
+        return recipe["attach"], recipe, prefix
+    if key is None:
+        return None, None, ""
+    spec = specs.from_bytes(tensors[key])
+    require_modest(json.loads(specs.to_json(spec)), len(tensors))
+    return spec, None, prefix
+
+
+def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+
+
+def _encoders(
+    tensors: Mapping[str, Tensor],
+    prefix: str,
+    spec: specs.Spec,
+    recipe: dict[str, Any] | None,
+    grid: GridLike | None,
+    model: str | None,
+) -> list[Positions]:
+    require(
+        recipe is not None or model is not None,
+        f"The file has {specs.names(spec)} attached, but does not say to which model; name the timm model, or write "
+        "the file with loope.save, which says it.",
+    )
+    built = _on_meta(recipe["model"] if recipe else _about(model))
+    branches = adapter_for(built).branches()
+    made = [[encoder_for(branch, name, options) for name, options in spec["encoders"]] for branch in branches]
+    if recipe is not None:
+        resize(built, recipe["size"])
+        branches = adapter_for(built).branches()
+    found = []
+    for number, (branch, encoders) in enumerate(zip(branches, made, strict=True)):
+        place = branch.grid if grid is None else as_grid(grid)
+        for order, encoder in enumerate(encoders):
+            start = f"{prefix}loope.encoders.{number}.{order}."
+            encoder.resize(branch.grid if recipe else place)  # without a recipe, only the caller knows of a resize
+            encoder.load_state_dict({k.removeprefix(start): tensors[k] for k in tensors if k.startswith(start)})
+            name = encoder.name if len(branches) == 1 else f"{encoder.name}, {branch.name}"
+            found.append(Positions(name, encoder.eval(), place, encoder.dim))
+    return found
+
+
+def _table(tensors: Mapping[str, Tensor], grid: GridLike | None, name: str | None) -> Positions:
+    key, table = find_table(tensors, grid, name)
+    return Positions(key, table, Grid(*table.shape[:2]), table.shape[-1])
+
+
+def _own_grid(model: str) -> Grid | None:
+    """The grid of a timm model's patches, which need not be square; None if it has none."""
+    size = getattr(getattr(_on_meta(_about(model)), "patch_embed", None), "grid_size", None)
+    return None if size is None else Grid(*size)
+
+
+def _about(model: str | None) -> dict[str, Any]:
+    require_timm_model(str(model))
+    return {"library": "timm", "name": model, "args": {}}
+
+
+def _on_meta(about: dict[str, Any]) -> nn.Module:
+    with torch.device("meta"):
+        return libraries.build(about)

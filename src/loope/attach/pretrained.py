@@ -1,0 +1,76 @@
+"""Folders that transformers' `save_pretrained` or `Trainer` wrote from an attached model."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from loope.attach import made_by_transformers, rehearsal, specs
+from loope.attach.api import attach, resize
+from loope.attach.attachment import OURS, as_if_detached
+from loope.core.errors import LoopeError, require
+from loope.core.grid import as_grid
+
+CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+SPEC = f"{OURS}_extra_state"
+PEFT_CONFIG = "adapter_config.json"
+
+
+def load_folder(folder: Path) -> nn.Module:
+    """Build the model that the folder describes, attach the encoders that its weights name, and load them.
+
+    transformers writes weights under names of its own, so that its `from_pretrained` reads them here; the encoders'
+    weights keep their names.
+
+    Raises:
+        LoopeError: if the folder is not such a folder, is damaged, or its model has nothing attached.
+    """
+    require(
+        not (folder / PEFT_CONFIG).is_file(),
+        f"{folder} holds an adapter of PEFT: build and attach the model as before, then call "
+        f"peft.PeftModel.from_pretrained(model, {str(folder)!r}).",
+    )
+    require(
+        (folder / CONFIG).is_file() and ((folder / WEIGHTS).is_file() or (folder / INDEX).is_file()),
+        f"Expected a folder with {CONFIG} and {WEIGHTS}, as transformers and loope.HubModel write it, got {folder}.",
+    )
+    state = _weights(folder)
+    require(
+        SPEC in state,
+        f"The model in {folder} has nothing attached; read it with transformers' from_pretrained.",
+    )
+    config = json.loads((folder / CONFIG).read_text())
+    how: dict[str, Any] = dict(specs.from_bytes(state[SPEC]))
+    size = as_grid(config["image_size"], "image_size")
+    config["image_size"] = how.get("own_size", list(size))  # older files do not say it
+    architecture = (config.get("architectures") or ["none"])[0]
+
+    def add(model: nn.Module) -> None:
+        attach(model, how["encoders"], keep_own=how["keep_own"], prefix=how["prefix"])
+        resize(model, size)
+
+    # A configuration of a few hundred bytes can name a model of gigabytes.
+    rehearsal.require_modest({"config": config, "attach": how}, len(state))
+    shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
+    about = {"class": architecture, "config": config}
+    rehearsal.build_bounded(partial(made_by_transformers.build, about), add, size, shapes)
+    model = made_by_transformers.with_weights(architecture, config, as_if_detached(state))
+    add(model)
+    model.loope.load_state_dict({key.removeprefix(OURS): state[key] for key in state if key.startswith(OURS)})  # type: ignore[union-attr]
+    return model.eval()
+
+
+def _weights(folder: Path) -> dict[str, Tensor]:
+    from safetensors.torch import load_file
+
+    names = [WEIGHTS]
+    if (folder / INDEX).is_file():
+        names = sorted(set(json.loads((folder / INDEX).read_text())["weight_map"].values()))
+    outside = [name for name in names if Path(name).name != name]
+    if outside:
+        raise LoopeError(f"{folder / INDEX} names files outside its folder: {', '.join(outside)}.")
+    return {key: tensor for name in names for key, tensor in load_file(folder / name).items()}

@@ -1,0 +1,171 @@
+"""Building a model from a stranger's file without spending memory: on `meta`, within bounds, compared with the file.
+
+A recipe of a few hundred bytes can name a model of gigabytes. The safetensors header says which tensors the file really
+has, so a model is built for real only once a rehearsal on torch's `meta` device, which allocates nothing, has given
+exactly those. The rehearsal stops as soon as it makes clearly more than the file holds.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.module import (
+    register_module_buffer_registration_hook,
+    register_module_parameter_registration_hook,
+)
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from loope.attach.adapter import adapter_for
+from loope.core.errors import LoopeError, require
+from loope.core.grid import Grid, as_grid
+from loope.core.limits import MOST_PATCHES
+
+MOST_NUMBER = 2**16  # of whole numbers in a recipe: widths, depths, classes, pixels
+MOST_TENSORS = 2048  # of a file; the largest vision transformers have about a thousand
+MOST_ENCODERS = 16
+MOST_STRANGE = 64  # parameters made on the way and not kept, such as the classifier of a backbone
+SPARE = 2**20  # numbers that any file may need beyond its own
+EXTRA_STATE = "loope._extra_state"  # its length follows from how the recipe is written
+FILLING = {
+    getattr(torch.Tensor, f"{name}_") for name in ["uniform", "normal", "erfinv", "mul", "add", "clamp", "fill", "zero"]
+}
+
+Shape = tuple[int, ...]
+
+
+def require_modest(recipe: Any, tensors: int, most: int = MOST_NUMBER) -> None:
+    """Check a recipe before anything is built from it.
+
+    Args:
+        recipe: plain data.
+        tensors: how many the file has: no model has more blocks than that.
+        most: the largest whole number that may be in it.
+
+    Raises:
+        LoopeError: if a number is larger than any model needs, or the file has more tensors than any model.
+    """
+    require(tensors <= MOST_TENSORS, f"A model in a file may have up to {MOST_TENSORS:,} tensors, got {tensors:,}.")
+    if isinstance(recipe, dict):
+        for key, value in recipe.items():
+            require_modest(value, tensors, tensors if "depth" in key or "layers" in key else most)
+    elif isinstance(recipe, list):
+        for value in recipe:
+            require_modest(value, tensors, most)
+    elif isinstance(recipe, int):
+        require(abs(recipe) <= most, f"The file describes a model with {recipe:,} where up to {most:,} are possible.")
+
+
+def rehearse(
+    build: Callable[[], nn.Module], add: Callable[[nn.Module], None], size: Any, shapes: Mapping[str, Shape]
+) -> None:
+    """Build a model on `meta` and compare it with a file; the arguments are those of `build_bounded`.
+
+    Raises:
+        LoopeError: if the model would not have exactly the file's tensors; as soon as that is clear.
+    """
+    model = build_bounded(build, add, size, shapes)
+    made = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    names = (made.keys() | shapes.keys()) - {EXTRA_STATE}
+    different = sorted(name for name in names if made.get(name) != shapes.get(name))
+    require(
+        not different,
+        f"The file does not hold the model that it describes: {len(different)} tensors are missing, too many or of "
+        f"another shape, {', '.join(different[:3])} for example.",
+    )
+
+
+def build_bounded(
+    build: Callable[[], nn.Module], add: Callable[[nn.Module], None], size: Any, shapes: Mapping[str, Shape]
+) -> nn.Module:
+    """Build a model on `meta` that is not clearly larger than a file.
+
+    Args:
+        build: makes the model.
+        add: attaches the encoders to it, for images of `size`.
+        size: (height, width) of the images in pixels.
+        shapes: of the file's tensors, by name.
+
+    Raises:
+        LoopeError: as soon as the model has more than the file holds.
+    """
+    held = sum(map(math.prod, shapes.values()))
+    with _counted(shapes, 2 * held + 4 * SPARE):
+        with torch.device("meta"), _Unfilled():
+            model = build()
+        for branch in adapter_for(model).branches():
+            wanted = as_grid(size, "size")
+            cells = Grid(wanted.height // branch.patch_size, wanted.width // branch.patch_size)
+            for grid in (branch.grid, cells):
+                require(
+                    grid.size <= MOST_PATCHES and grid.size * branch.dim <= held + SPARE,
+                    f"The file has {held:,} numbers, but describes a model for a grid of {grid} patches.",
+                )
+        with _BoundedFactories(held + SPARE):  # encoders are made on the CPU, then moved to `meta`
+            add(model)
+    return model
+
+
+@contextmanager
+def _counted(shapes: Mapping[str, Shape], most: int) -> Iterator[None]:
+    """Raise `LoopeError` from within a module's constructor once it makes what the file does not hold."""
+    left = Counter(shapes.values())
+    seen: dict[int, torch.Tensor] = {}  # kept, so that no number is given to another
+    strange = total = 0
+    thread = threading.get_ident()  # the hooks are called for modules of every thread
+
+    def count(module: nn.Module, name: str, tensor: torch.Tensor | None) -> None:
+        nonlocal strange, total
+        if tensor is None or id(tensor) in seen or threading.get_ident() != thread:
+            return
+        seen[id(tensor)] = tensor
+        total += tensor.numel()
+        if isinstance(tensor, nn.Parameter):
+            shape = tuple(tensor.shape)
+            left[shape] -= 1
+            strange += left[shape] < 0
+        require(total <= most and strange <= MOST_STRANGE, "The model that the file describes is larger than the file.")
+
+    hooks = register_module_parameter_registration_hook(count), register_module_buffer_registration_hook(count)
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+class _Unfilled(TorchFunctionMode):
+    """Does not compute initial values of tensors on `meta`, which have none: building is four times as fast."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in FILLING and args[0].is_meta:
+            return args[0]
+        return func(*args, **(kwargs or {}))
+
+
+class _BoundedFactories(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Refuses to make tensors with more than `most` numbers out of nothing, before they are allocated."""
+
+    def __init__(self, most: int):
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.most = most
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = [*args, *(kwargs or {}).values()]
+        if not any(isinstance(value, torch.Tensor) for value in given):
+            sizes = [math.prod(value) for value in given if isinstance(value, list) and _whole(value)]
+            counts = [value for value in given if _whole([value])]
+            if max([*sizes, *counts], default=0) > self.most:
+                raise LoopeError("An encoder that the file describes is larger than the file.")
+        return func(*args, **(kwargs or {}))
+
+
+def _whole(values: list[Any]) -> bool:
+    return all(isinstance(value, int) and not isinstance(value, bool) for value in values)

@@ -1,0 +1,93 @@
+"""What runs need and this machine lacks: packages, data, weights. Looked for once, before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from loope.core.errors import LoopeError
+from loope.core.packages import require_packages
+
+if TYPE_CHECKING:
+    from loope.experiments.settings import Settings
+    from loope.experiments.spec import Run
+
+MADE_HERE = ("three_cell", "fake", "fake_segmentation")  # data that is computed
+ENGINE = ("accelerate", "timm", "torchmetrics")
+RESULTS = ("pandas", "safetensors", "scipy")  # to keep and to show what came out
+
+
+def obstacles(runs: Iterable[Run], settings: Settings) -> dict[Run, str]:
+    """Why runs could not start on this machine, for those that could not; each cause is looked for once.
+
+    Data sets that are missing are downloaded here, if the settings say so.
+    """
+    looked: dict[object, str | None] = {}
+
+    def once(key: object, look: Callable[[], str | None]) -> str | None:
+        if key not in looked:
+            looked[key] = look()
+        return looked[key]
+
+    found = {}
+    for run in runs:
+        trained = run.recipe is not None
+        model = str(run.model.options.get("backbone", run.model.name))
+        pretrained = run.model.weights == "pretrained" and (trained or run.encoder.name == "learned")
+        cause = (
+            once(("packages", trained, run.data.name), partial(_packages, run))
+            or (once("trackers", partial(_trackers, settings)) if trained else None)
+            or (once(("data", run.data.name), partial(_data, run, settings)) if trained else None)
+            or (once(("weights", model), partial(_weights, model)) if pretrained else None)
+        )
+        if cause is not None:
+            found[run] = cause
+    return found
+
+
+def _packages(run: Run) -> str | None:
+    needed = list(RESULTS)
+    if run.recipe is not None:
+        needed += [*ENGINE, *([] if run.data.name == "three_cell" else ["torchvision"])]
+    return _told(partial(require_packages, "A run", "train", *needed))
+
+
+def _trackers(settings: Settings) -> str | None:
+    from loope.engine.tracking import chosen
+
+    return _told(partial(chosen, settings.trackers))
+
+
+def _data(run: Run, settings: Settings) -> str | None:
+    """Look the data set up as a run does, without decoding an image."""
+    name = run.data.name
+    if name in MADE_HERE:
+        return None
+    if name in ("camvid", "cityscapes"):
+        from loope.experiments.segmentation import PARTS
+
+        return _told(partial(PARTS[name], run, settings))
+    from loope.data.images.catalog import load_images
+
+    return _told(partial(load_images, name, settings.data, download=settings.download, classes=settings.classes))
+
+
+def _weights(model: str) -> str | None:
+    from loope.experiments.build import local_weights, where_to_put
+
+    if local_weights(model) is not None:
+        return None
+    from loope.core.hub import missing_weights
+
+    why = missing_weights(model)
+    return None if why is None else f"The pretrained weights of {model!r} cannot be had: {why}; {where_to_put(model)}."
+
+
+def _told(look: Callable[[], object]) -> str | None:
+    """What a look complains of, or None."""
+    try:
+        look()
+    except LoopeError as error:
+        return str(error)
+    return None

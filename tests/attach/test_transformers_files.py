@@ -1,0 +1,130 @@
+"""Folders that transformers wrote from attached models: `save_pretrained` and `Trainer`."""
+
+import json
+
+import peft
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import Trainer, TrainingArguments
+
+import loope
+from tests.attach.matrix import same_state, state_of
+from tests.attach.models import images, make, make_attached, predict
+from tests.attach.test_reload import model_args
+
+every_model = pytest.mark.parametrize("name", ["HF ViT", "HF ViTModel", "HF DeiT", "HF DeiTModel"])
+
+
+@every_model
+@pytest.mark.parametrize("options", [{}, {"prefix": "learned"}, {"keep_own": True}], ids=str)
+def test_save_pretrained(name, options, tmp_path):
+    model = make_attached(name, ["learned", "rope_mixed"], **options)
+    model.save_pretrained(tmp_path)
+    loaded = loope.load(tmp_path)
+    assert type(loaded) is type(model)
+    assert not loaded.training
+    assert same_state(loaded, state_of(model))
+    assert torch.equal(predict(loaded), predict(model))
+    loope.detach(loaded)
+    assert torch.equal(predict(loaded), predict(make(name)))
+
+
+def test_shards(tmp_path):
+    model = make_attached("HF ViT", "learned")
+    model.save_pretrained(tmp_path, max_shard_size="50KB")
+    assert len(list(tmp_path.glob("*.safetensors"))) > 1
+    assert torch.equal(predict(loope.load(tmp_path)), predict(model))
+
+
+@pytest.mark.parametrize("keep_own", [False, True])
+def test_a_resized_model(keep_own, tmp_path):
+    model = make_attached("HF ViT", "learned", keep_own=keep_own)
+    loope.resize(model, (64, 48))
+    model.save_pretrained(tmp_path)
+    loaded = loope.load(tmp_path)
+    pixels = images(model, (64, 48))
+    assert torch.equal(predict(loaded, pixels), predict(model, pixels))
+    if not keep_own:
+        loope.resize(loaded, (32, 32))
+        loope.detach(loaded)
+        assert torch.equal(predict(loaded), predict(make("HF ViT")))  # what was set aside kept its own size
+
+
+def test_half_precision(tmp_path):
+    model = make_attached("HF ViT", "learned").bfloat16()
+    model.save_pretrained(tmp_path)
+    loaded = loope.load(tmp_path)
+    assert {parameter.dtype for parameter in loaded.parameters()} == {torch.bfloat16}
+    assert torch.equal(predict(loaded, images(model).bfloat16()), predict(model, images(model).bfloat16()))
+
+
+@pytest.mark.filterwarnings("ignore")  # Trainer's own
+def test_trainer(tmp_path):
+    model = make_attached("HF ViT", "rope_mixed")
+    rows = [{"pixel_values": pixels, "labels": 1} for pixels in images(model)]
+    settings = TrainingArguments(
+        tmp_path, max_steps=1, save_steps=1, learning_rate=0.1, report_to=[], use_cpu=True, disable_tqdm=True
+    )
+    before = predict(model)
+    Trainer(model, settings, train_dataset=rows).train()
+    model.eval()
+    assert not torch.allclose(predict(model), before)
+    assert torch.equal(predict(loope.load(tmp_path / "checkpoint-1")), predict(model))
+
+
+def test_a_folder_of_the_hub(tmp_path):
+    model = make_attached("ViT", "gilbert")
+    loope.HubModel(model, model_args("ViT")).save_pretrained(tmp_path)
+    assert torch.equal(predict(loope.load(tmp_path)), predict(model))
+
+
+def test_the_file_alone_names_the_folder(tmp_path):
+    make_attached("HF ViT", "gilbert").save_pretrained(tmp_path)
+    with pytest.raises(loope.LoopeError, match=rf"loope\.load\(.*{tmp_path.name}['\"]\)"):
+        loope.load(tmp_path / "model.safetensors")
+
+
+def test_other_folders(tmp_path):
+    with pytest.raises(loope.LoopeError, match=r"config\.json"):
+        loope.load(tmp_path)
+    make("HF ViT").save_pretrained(tmp_path)
+    with pytest.raises(loope.LoopeError, match="nothing attached"):
+        loope.load(tmp_path)
+
+
+def test_a_folder_of_peft_names_peft(tmp_path):
+    config = peft.LoraConfig(r=2, target_modules=["qkv"], modules_to_save=["loope"])
+    peft.get_peft_model(make_attached("ViT", "learned"), config).save_pretrained(tmp_path)
+    for path in (tmp_path, tmp_path / "adapter_model.safetensors"):
+        with pytest.raises(loope.LoopeError, match=r"PeftModel\.from_pretrained"):
+            loope.load(path)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("architectures", ["BertModel"]),
+        ("architectures", ["logging"]),
+        ("architectures", None),
+        ("hidden_size", 96),
+        ("num_hidden_layers", 3),
+    ],
+)
+def test_damaged_folders(key, value, tmp_path):
+    make_attached("HF ViT", "gilbert").save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, key: value}))
+    with pytest.raises(loope.LoopeError):
+        loope.load(tmp_path)
+
+
+def test_shards_outside_the_folder_are_not_read(tmp_path):
+    folder = tmp_path / "model"
+    make_attached("HF ViT", "gilbert").save_pretrained(folder)
+    save_file(load_file(folder / "model.safetensors"), tmp_path / "outside.safetensors")
+    (folder / "model.safetensors").unlink()
+    index = {"weight_map": {"classifier.bias": "../outside.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(loope.LoopeError, match="outside"):
+        loope.load(folder)
