@@ -3,8 +3,9 @@
 import math
 
 import pytest
+import timm
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import loope
 from loope.segmentation import SETR, Segmenter
@@ -139,6 +140,8 @@ def test_auxiliary_heads_read_the_papers_layers(decoder, layers):
     assert len(others) == len(layers)
     for given, head, layer in zip(others, model.decoder.helpers, layers, strict=True):
         features = unit(as_map(head.norm(depths[layer - 1])), head.reduce)
+        if decoder == "pup":  # fourfold before the classifier, then to the image's size
+            features = bilinear(features, (4 * GRID, 4 * GRID))
         torch.testing.assert_close(given, bilinear(conv(features, head.classify), (SIDE, SIDE)), atol=1e-4, rtol=1e-4)
 
 
@@ -155,6 +158,46 @@ def test_mla_reads_and_helps_the_papers_layers():
     torch.testing.assert_close(others[3], bilinear(expected, (SIDE, SIDE)), atol=1e-4, rtol=1e-4)
     assert len(others) == 4
     assert own.shape == others[0].shape
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("options", [{}, {"class_token": True, "reg_tokens": 2}, {"no_embed_class": True}])
+def test_mla_drops_prefix_tokens_before_the_blocks(options):
+    """As released: the class token takes its position, then only patches enter the blocks."""
+    model = make(SETR, "mla", vit(**options))
+    whole = vit(**options).eval()
+    state = {f"backbone.{name}": value for name, value in whole.state_dict().items()}
+    patches = whole.patch_embed(images())
+    tokens = whole._pos_embed(patches)[:, whole.num_prefix_tokens :]
+    model.load_state_dict({name: state.get(name, value) for name, value in model.state_dict().items()} | {
+        "backbone.pos_embed": whole.pos_embed[:, -(GRID**2) :]
+    })  # fmt: skip
+    for number, block in enumerate(whole.blocks):
+        tokens = block(tokens)
+        torch.testing.assert_close(blocks(model, images())[number], tokens)
+    assert not {"backbone.cls_token", "backbone.reg_token"} & dict(model.named_parameters()).keys()
+
+
+def test_mla_takes_every_backbone():
+    for name, options in (
+        ("vit_tiny_patch16_224", {}),
+        ("deit_tiny_distilled_patch16_224", {}),
+        ("beit_base_patch16_224", {}),
+        ("eva02_tiny_patch14_224", {"num_heads": 3}),
+        ("cait_xxs24_224", {}),
+    ):
+        given = {"embed_dim": 48, "depth": 4, "num_heads": 3, **options}
+        model = SETR(timm.create_model(name, img_size=SIDE, patch_size=PATCH, **given), 5, "mla").eval()
+        loope.attach(model, "rope_axial")
+        assert model(images()).shape == (2, 5, SIDE, SIDE)
+
+
+def test_norms_are_those_of_the_originals():
+    segmenter = make(Segmenter, "mask").decoder
+    assert {module.eps for module in segmenter.modules() if isinstance(module, nn.LayerNorm)} == {1e-5}
+    for decoder in ("naive", "pup", "mla"):
+        setr = make(SETR, decoder, auxiliary=True).decoder
+        assert {module.eps for module in setr.modules() if isinstance(module, nn.LayerNorm)} == {1e-6}
 
 
 @every_decoder

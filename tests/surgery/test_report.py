@@ -10,7 +10,7 @@ from tests.surgery.models import make, predict
 # Class, distillation and register tokens in the blocks, and the model's own encoding; else one and "pos_embed".
 PREFIX = {
     "ViT, no class token": 0, "ViT, registers": 5, "ViT, no_embed_class": 2, "DeiT distilled": 2, "CaiT": 0,
-    "HF DeiT": 2, "HF DeiTModel": 2,
+    "HF DeiT": 2, "HF DeiTModel": 2, "SETR": 0,
 }  # fmt: skip
 OWN = {
     "SETR": ["backbone.pos_embed"],

@@ -114,6 +114,23 @@ class SegmentationModel(nn.Module):
         return {"stem": r"^backbone\.(?!blocks|norm)", "blocks": blocks}
 
 
+def drop_prefix(backbone: Any) -> None:
+    """Let only patches enter the blocks of a ViT or EVA: class and register tokens go, with their positions.
+
+    Those of BEiT and of a distilled DeiT stay: their models are made around them. CaiT's blocks have none.
+    """
+    count = getattr(backbone, "num_prefix_tokens", 0)
+    if not count or not hasattr(backbone, "no_embed_class") or hasattr(backbone, "dist_token"):
+        return
+    table = backbone.pos_embed
+    if table is not None and not backbone.no_embed_class:
+        backbone.pos_embed = nn.Parameter(table.detach()[:, count:].clone(), requires_grad=table.requires_grad)
+    backbone.cls_token = backbone.reg_token = None
+    for module in backbone.modules():  # attention and patch dropout count them, too
+        if hasattr(module, "num_prefix_tokens"):
+            module.num_prefix_tokens = 0
+
+
 def enlarged(maps: Tensor, size: Sequence[int]) -> Tensor:
     """`(B, C, rows, columns)` at another size, bilinearly."""
     return F.interpolate(maps, tuple(size), mode="bilinear", align_corners=False)

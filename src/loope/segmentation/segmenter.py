@@ -78,7 +78,11 @@ class MaskTransformer(nn.Module):
         self.enter = nn.Linear(dim, dim)
         self.classes = nn.Embedding(classes, dim)
         self.blocks = nn.Sequential(
-            *(Block(dim, heads, qkv_bias=True, proj_drop=DROPOUT, attn_drop=DROPOUT) for _ in range(BLOCKS))
+            # PyTorch's norm, whose epsilon of 1e-5 the released code has; timm's own has 1e-6.
+            *(
+                Block(dim, heads, qkv_bias=True, proj_drop=DROPOUT, attn_drop=DROPOUT, norm_layer=nn.LayerNorm)
+                for _ in range(BLOCKS)
+            )
         )
         self.norm = nn.LayerNorm(dim)
         self.project_patches = nn.Linear(dim, dim, bias=False)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from loope.core.errors import one_of
 from loope.core.grid import Grid
-from loope.segmentation.backbone import SegmentationModel, as_map, enlarged
+from loope.segmentation.backbone import SegmentationModel, as_map, drop_prefix, enlarged
 from loope.segmentation.labels import Labels
 
 WIDTH = 256  # channels of every decoder
@@ -24,7 +24,8 @@ class SETR(SegmentationModel):
 
     The decoders are `naive` (two layers, then one bilinear step), `pup` (progressive upsampling: four convolutions with
     steps of two between) and `mla` (multi-level aggregation: features of four depths, summed from the deepest up).
-    Layers are the paper's on 24 blocks, and in proportion on other depths.
+    Layers are the paper's on 24 blocks, and in proportion on other depths. As in the released code, `mla` drops the
+    class token before the blocks.
 
     Args:
         backbone: a timm ViT, DeiT, BEiT, EVA or CaiT, which is taken over.
@@ -47,6 +48,8 @@ class SETR(SegmentationModel):
     def __init__(self, backbone: nn.Module, classes: int | Labels, decoder: str = "naive", *, auxiliary: bool = False):
         one_of("decoder", decoder, DECODERS)
         super().__init__(backbone, classes, decoder=decoder, auxiliary=auxiliary)
+        if decoder == "mla":
+            drop_prefix(self.backbone)
         helped = AUXILIARY[decoder] if auxiliary else ()
         self.decoder = DECODERS[decoder](self.dim, len(self.labels), [self._layer(number) for number in helped])
         self.streams = [self._layer(number) for number in STREAMS] if decoder == "mla" else []
@@ -77,16 +80,17 @@ def _norm(dim: int) -> nn.LayerNorm:
 class Helper(nn.Module):
     """An auxiliary head of `naive` and `pup`: their first and last layer, on features between."""
 
-    def __init__(self, dim: int, classes: int, kernel: int):
+    def __init__(self, dim: int, classes: int, kernel: int, scale: int):
         super().__init__()
+        self.scale = scale
         self.norm = _norm(dim)
         self.reduce = _conv(dim, WIDTH, kernel)
         self.classify = nn.Conv2d(WIDTH, classes, 1)
 
     def forward(self, tokens: Tensor, grid: Grid) -> Tensor:
-        """`(B, N, D)` to `(B, classes, h, w)`."""
+        """`(B, N, D)` to `(B, classes, scale * h, scale * w)`."""
         scores: Tensor = self.classify(self.reduce(as_map(self.norm(tokens), grid)))
-        return scores
+        return enlarged(scores, [self.scale * side for side in grid]) if self.scale > 1 else scores
 
 
 class Decoder(nn.Module):
@@ -107,13 +111,14 @@ class Naive(Decoder):
 
     kernel = 1
     steps = 0
+    helper_scale = 1
 
     def __init__(self, dim: int, classes: int, helped: Sequence[int]):
         super().__init__(helped)
         self.reduce = _conv(dim, WIDTH, self.kernel)
         self.grow = nn.ModuleList(_conv(WIDTH, WIDTH, self.kernel) for _ in range(self.steps))
         self.classify = nn.Conv2d(WIDTH, classes, 1)
-        self.helpers = nn.ModuleList(Helper(dim, classes, self.kernel) for _ in helped)
+        self.helpers = nn.ModuleList(Helper(dim, classes, self.kernel, self.helper_scale) for _ in helped)
 
     def forward(self, final: Tensor, raw: Mapping[int, Tensor], streams: Sequence[int], grid: Grid) -> list[Tensor]:
         """See `Decoder`."""
@@ -126,10 +131,11 @@ class Naive(Decoder):
 
 
 class PUP(Naive):
-    """3x3 convolutions with steps of two between them."""
+    """3x3 convolutions with steps of two between them; auxiliary heads enlarge fourfold, then to the image."""
 
     kernel = 3
     steps = 3
+    helper_scale = 4
 
 
 class MLA(Decoder):
