@@ -35,6 +35,8 @@ def explore(
     from loope.core.errors import LoopeError
 
     try:
+        import torch
+
         from loope.explorer.app import create_app
         from loope.explorer.middleware import is_loopback
         from loope.explorer.server import create_server
@@ -56,8 +58,9 @@ def explore(
         )
     if browser:
         _open(address)
-    # What the page asks for is small, and two workers share the cores already; set before torch is imported.
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    # Answers are small and made side by side: threads that wait for each other would only slow them.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # for processes that this one starts
+    torch.set_num_threads(1)
     create_server(create_app(local)).run(sockets=[listening])
 
 
