@@ -1,8 +1,13 @@
-"""Medians of interleaved runs: what is compared runs side by side, so that a busy machine slows all alike."""
+"""Medians of interleaved runs: what is compared takes turns, so that a busy machine slows all alike."""
 
+import signal
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+
+BESIDE = 1.5  # claim: a busy neighbour makes small work at most so many times slower
 
 
 def interleaved(repeats: int, **calls: Callable[[], object]) -> dict[str, float]:
@@ -14,3 +19,31 @@ def interleaved(repeats: int, **calls: Callable[[], object]) -> dict[str, float]
             call()
             spent[name].append(time.perf_counter() - start)
     return {name: statistics.median(times) for name, times in spent.items()}
+
+
+def busy_neighbour_costs_little(name: str, repeats: int, call: Callable[[], object]) -> bool:
+    """Print how much slower a call is beside one process that keeps a core busy; tell whether the claim holds.
+
+    The neighbour is stopped and continued in turns, so that the quiet and the busy times are of the same minutes.
+    """
+    neighbour = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    spent: dict[int, list[float]] = {signal.SIGSTOP: [], signal.SIGCONT: []}
+    try:
+        call()
+        for _ in range(repeats):
+            for state, times in spent.items():
+                neighbour.send_signal(state)
+                time.sleep(0.02)  # until it has come to rest, or runs
+                for _ in range(5):
+                    start = time.perf_counter()
+                    call()
+                    times.append(time.perf_counter() - start)
+    finally:
+        neighbour.kill()
+        neighbour.wait()
+    quiet, busy = (statistics.median(times) for times in spent.values())
+    print(
+        f"{name}: quiet {1000 * quiet:.1f} ms, beside a busy process {1000 * busy:.1f} ms: {busy / quiet:.2f}x "
+        f"(claim: at most {BESIDE}x)"
+    )
+    return busy / quiet <= BESIDE

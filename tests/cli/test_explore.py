@@ -6,6 +6,7 @@ import threading
 import webbrowser
 
 import pytest
+import torch
 import uvicorn
 
 from loope.cli import main as cli
@@ -43,6 +44,16 @@ def test_it_listens_on_this_machine_and_opens_the_browser(served, monkeypatch):
     assert config.app.local
     assert config.http is Connection  # with its limits
     assert "Warning" not in shown.output
+
+
+def test_answers_are_made_on_one_thread_each(served):
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        runner.invoke(cli.app, ["explore", "--port", "0", "--no-browser"])
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_letting_others_in_warns(served):

@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -162,13 +161,6 @@ def test_folders_that_hold_something_else(tmp_path):
             export(data, tmp_path / "empty")
     with pytest.raises(loope.LoopeError, match="Unknown format 'jpg'; use one of: png, npz"):
         export(data, tmp_path / "new", "jpg")
-
-
-def test_without_numpy_nothing_is_begun(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "numpy", None)
-    with pytest.raises(loope.LoopeError, match=r"pip install 'loope\[export\]'"):
-        export(loope.ThreeCell(5, 4, cell=2), tmp_path / "new")
-    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 3), (5, 3, 3), (40, 70, 3)])

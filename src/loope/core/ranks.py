@@ -1,7 +1,14 @@
 """Average ranks and Spearman's rank correlation, batched over leading dimensions."""
 
+import math
+from typing import Any
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+
+from loope.core.serial import rounded
 
 STEP = 2.0**-40  # far above the rounding of float64 sums, far below what means anything
 
@@ -56,23 +63,38 @@ def round_off(values: Tensor, size: Tensor | float = 1.0) -> Tensor:
     What is equal on paper comes out of a sum or a matrix product with different last bits, and other ones on another
     processor; those must not be ranked.
     """
-    return (values / (size * STEP)).round() * (size * STEP)
+    return rounded(values / (size * STEP)) * (size * STEP)
 
 
 def levels(values: Tensor) -> Tensor:
     """Float64 `values` of about 1 as int64 multiples of 2^-40: rounded off, and ordered as before."""
-    return (values / STEP).round().long()
+    return rounded(values / STEP).long()
 
 
 def spearman(x: Tensor, y: Tensor) -> Tensor:
     """Spearman's rank correlation along the last dimension, with average ranks.
 
+    By NumPy, on the calling thread: pairs of cells are enough for PyTorch to split every step over threads, and too few
+    to gain by it.
+
     Args:
-        x: `(..., n)`.
+        x: `(..., n)` of any real dtype.
         y: `(..., n)`.
 
     Returns:
         `(...)` float64; NaN where one side is constant.
     """
-    a, b = (average_ranks(v) - (v.shape[-1] + 1) / 2 for v in (x, y))
-    return (a * b).sum(-1) / (a.square().sum(-1) * b.square().sum(-1)).sqrt()
+    pairs = zip(*(values.detach().cpu().numpy().reshape(-1, values.shape[-1]) for values in (x, y)), strict=True)
+    correlations = [_correlation(_centred_ranks(a), _centred_ranks(b)) for a, b in pairs]
+    return torch.tensor(correlations, dtype=torch.float64, device=x.device).view(x.shape[:-1])
+
+
+def _centred_ranks(values: NDArray[Any]) -> NDArray[np.float64]:
+    """`(n,)`: average ranks, counted from their mean."""
+    _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (counts.cumsum() - (counts - 1) / 2 - (len(values) + 1) / 2)[which.ravel()]
+
+
+def _correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
+    spread = math.sqrt(float((a * a).sum() * (b * b).sum()))
+    return float((a * b).sum()) / spread if spread > 0 else math.nan

@@ -73,7 +73,17 @@ def nearness_correlation(similarity: Tensor, grid: GridLike) -> Tensor:
     """
     given, cells = similarities(similarity, grid)
     place = geometry(cells, 1, similarity.device)
-    nearness = -place.squared_distance(slice(None))
-    different = nearness != 0
-    scores = [spearman(matrix[different], nearness[different]).nan_to_num(0) for matrix in given.matrices]
-    return torch.stack(scores).view(similarity.shape[:-2])
+    nearness = torch.cat([-place.squared_distance(centres) for centres in place.chunks()])
+
+    def correlation(image: int) -> Tensor:
+        alike = torch.cat([given.rows(image, centres) for centres in place.chunks()])
+        return spearman(_off_diagonal(alike), _off_diagonal(nearness)).nan_to_num(0).to(similarity.device)
+
+    return torch.stack([correlation(image) for image in range(len(given.largest))]).view(similarity.shape[:-2])
+
+
+def _off_diagonal(matrix: Tensor) -> Tensor:
+    """`(N * (N - 1),)`, on the CPU: the entries of an `(N, N)` matrix that are not on its diagonal."""
+    size = len(matrix)
+    values = matrix.cpu().numpy().ravel()[1:].reshape(size - 1, size + 1)  # now the diagonal is the last column
+    return torch.from_numpy(values[:, :-1].ravel())

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from loope.core.errors import LoopeError, require
 from loope.core.grid import Grid, GridLike, as_grid, as_size
+from loope.core.serial import in_pieces
 
 MOST_DIRECTIONS = 2**20  # what a sort key has room for
 
@@ -38,17 +39,23 @@ def unit_vectors(embedding: Any) -> tuple[Tensor, Grid]:
     value = _real(embedding, "embedding", (3, 4), "(h, w, D) or (B, h, w, D)")
     grid = _several_cells(as_grid(tuple(value.shape[-3:-1]), "embedding"))
     require(value.numel() > 0, f"`embedding` must not be empty, got shape {tuple(value.shape)}.")
-    vectors = value.reshape(-1, grid.size, value.shape[-1]).double()
-    norm = vectors.norm(dim=-1, keepdim=True)
-    if not bool(((norm > 1e-150) & (norm < 1e150)).all()):
-        vectors = vectors / _largest(vectors)  # the squares of very small or large numbers were lost
+    rows = value.reshape(-1, value.shape[-1])
+    unit = torch.empty_like(rows, dtype=torch.float64)
+    for made, given in in_pieces(unit, rows):
+        vectors = given.double()
         norm = vectors.norm(dim=-1, keepdim=True)
-    return vectors / norm, grid
+        if not bool(((norm > 1e-150) & (norm < 1e150)).all()):
+            _require_directions(rows)
+            # The squares of very small or large numbers were lost.
+            vectors = vectors / vectors.abs().amax(-1, keepdim=True)
+            norm = vectors.norm(dim=-1, keepdim=True)
+        made.copy_(vectors / norm)
+    return unit.view(-1, grid.size, value.shape[-1]), grid
 
 
-def _largest(vectors: Tensor) -> Tensor:
-    """`(B, N, 1)`: the largest absolute entry of each vector, finite and not zero."""
-    largest = vectors.abs().amax(-1, keepdim=True)
+def _require_directions(vectors: Tensor) -> None:
+    """Raise `LoopeError` unless all `(n, D)` vectors are finite and not zero."""
+    largest = vectors.abs().amax(-1)
     require(
         bool(largest.isfinite().all()),
         "`embedding` must be finite, got NaN or infinite values; look at where it is from.",
@@ -59,14 +66,13 @@ def _largest(vectors: Tensor) -> Tensor:
         f"`embedding` has {zeros} zero vectors, which have no direction and no cosine; leave such cells out, or use "
         "pesi_from_similarity with a similarity of your own.",
     )
-    return largest
 
 
 class Similarities(NamedTuple):
     """Similarities of several images, and how large they are.
 
     Attributes:
-        matrices: `(B, N, N)` in the dtype that came, float32 if it was narrower.
+        matrices: `(B, N, N)` in the dtype that came.
         exponent: `(B,)` int, the power of two above the largest absolute value.
         largest: `(B,)` float64, that value over this power of two: 0.5 to 1, or 0 if all are zero.
     """
@@ -97,16 +103,21 @@ def similarities(similarity: Any, grid: GridLike) -> tuple[Similarities, Grid]:
         f"`similarity` must be {cells.size} x {cells.size} for a grid of {cells}, got shape {tuple(value.shape)}; pass "
         "the grid whose cells it compares, row-major.",
     )
-    matrices = value.to(torch.promote_types(value.dtype, torch.float32)).reshape(-1, cells.size, cells.size)
-    # Least and most tell of NaN and infinity too, without a second matrix in memory.
-    least, most = (end.double() for end in torch.aminmax(matrices.flatten(1), dim=1))
-    largest = torch.maximum(-least, most)
+    matrices = value.reshape(-1, cells.size, cells.size)
+    largest = torch.stack([_largest(matrix) for matrix in matrices])
     require(
         bool(largest.isfinite().all()),
         "`similarity` must be finite, got NaN or infinite values; look at where it is from.",
     )
     mantissa, exponent = torch.frexp(largest)
     return Similarities(matrices, exponent.clamp(min=-1000), mantissa), cells
+
+
+def _largest(matrix: Tensor) -> Tensor:
+    """`()` float64: the largest absolute value; NaN or infinite if one is."""
+    # Least and most need no second matrix in memory, as absolute values would.
+    ends = [torch.stack(torch.aminmax(rows)) for (rows,) in in_pieces(matrix)]
+    return torch.stack(ends).double().abs().amax()
 
 
 def _real(value: Any, name: str, ranks: tuple[int, int], shape: str) -> Tensor:

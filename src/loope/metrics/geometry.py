@@ -11,8 +11,12 @@ from torch import Tensor
 
 from loope.core.grid import Grid
 from loope.core.ranks import average_ranks
+from loope.core.serial import PIECE, root, rounded
 
-CHUNK = 2**17  # cells of all centres that are looked at together: a megabyte in float64 stays in a processor's cache
+# Cells of all centres that are looked at together. On small grids so few that PyTorch uses the calling thread alone; on
+# large ones threads pay, and a megabyte in float64 still stays in a processor's cache.
+SMALL = 1024  # cells of a grid
+CHUNK, LARGE_CHUNK = PIECE, 2**17
 KEPT = 8  # grids; the largest part of one is half of its similarity matrix in float32
 
 
@@ -37,7 +41,7 @@ class Geometry:
         offsets = [(di, dj) for di in range(1 - grid.height, grid.height) for dj in range(1 - grid.width, grid.width)]
         self._squared = self._table([di * di + dj * dj for di, dj in offsets])
         # A whole number's root is never half-way between two others: rounding has no ties.
-        self._ring = self._squared.double().sqrt().round().long()
+        self._ring = rounded(root(self._squared.double())).long()
         # As written in Supp. A.5.2, in double precision, by the standard library: the cell next to the centre lies
         # exactly on the border of two buckets, where another arc tangent's last bit would decide.
         step = 2 * math.pi / directions
@@ -50,7 +54,8 @@ class Geometry:
 
     def chunks(self) -> Iterator[slice]:
         """Centres, a few at a time."""
-        step = max(1, CHUNK // max(self.grid.size, self.directions))
+        most = CHUNK if self.grid.size <= SMALL else LARGE_CHUNK
+        step = max(1, most // max(self.grid.size, self.directions))
         for start in range(0, self.grid.size, step):
             yield slice(start, min(start + step, self.grid.size))
 
@@ -60,15 +65,20 @@ class Geometry:
 
     def ring(self, centres: slice) -> Tensor:
         """`(C, N)` int64: the rounded distance of each cell from each centre."""
-        return self._ring[self.offset(centres)]
+        return self._look_up(self._ring, centres)
 
     def bucket(self, centres: slice) -> Tensor:
         """`(C, N)` int64: the direction in which each cell lies from each centre; the centre itself is in bucket 0."""
-        return self._bucket[self.offset(centres)]
+        return self._look_up(self._bucket, centres)
 
     def squared_distance(self, centres: slice) -> Tensor:
         """`(C, N)` int64."""
-        return self._squared[self.offset(centres)]
+        return self._look_up(self._squared, centres)
+
+    def _look_up(self, table: Tensor, centres: slice) -> Tensor:
+        offset = self.offset(centres)
+        # Not `table[offset]`, which PyTorch splits over threads however small it is.
+        return table.index_select(0, offset.flatten()).view(offset.shape)
 
     def over_centres(self, columns: int, part: Callable[[slice], Tensor]) -> Tensor:
         """`(N, columns)` float64 of a part that is made for some centres at a time.

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from loope.core.ranks import average_ranks, round_off
+from loope.core.serial import in_pieces, root
 from loope.metrics.geometry import Geometry, add_up
 
 
@@ -27,7 +28,7 @@ def rings(rows: Tensor, geometry: Geometry, centres: slice) -> Rings:
     mean = add_up(rows, ring, geometry.rings) / counts  # 0 / 0 beyond the last ring
     # Two passes: a ring of equal values then has a spread of exactly (or nearly) zero.
     spread = add_up((rows - mean.gather(-1, ring)).square(), ring, geometry.rings) / counts
-    return Rings(mean, spread.sqrt())
+    return Rings(mean, root(spread))
 
 
 def undirected(around: Rings) -> Tensor:
@@ -74,10 +75,11 @@ def ceiling(geometry: Geometry) -> float:
 
     Those are the ones that hold cells at two distances or more; each reaches -1 if similarity falls with distance.
     """
-    return 1 + (geometry.distance_spread > 0).double().mean().item()
+    spread = geometry.distance_spread
+    return 1 + sum(int((some > 0).sum()) for (some,) in in_pieces(spread)) / spread.numel()
 
 
 def _correlation(product: Tensor, spread: Tensor, other: Tensor) -> Tensor:
     """Product over root of spreads; 0 where one side is constant and the correlation has no value."""
     defined = (spread > 0) & (other > 0)
-    return torch.where(defined, product / torch.where(defined, spread * other, 1).sqrt(), 0)
+    return torch.where(defined, product / root(torch.where(defined, spread * other, 1)), 0)

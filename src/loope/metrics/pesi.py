@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import torch
@@ -15,9 +15,10 @@ from loope.core.errors import LoopeWarning
 from loope.core.grid import GridLike, as_grid
 from loope.core.limits import require_comparable
 from loope.core.ranks import dense_ranks, levels, round_off
+from loope.core.serial import gram
 from loope.metrics import parts
 from loope.metrics.check import check_directions, similarities, unit_vectors
-from loope.metrics.geometry import Geometry, geometry
+from loope.metrics.geometry import SMALL, Geometry, geometry
 
 NEAR_ZERO = 0.01  # of the largest similarity: below it, std / mean says little
 
@@ -84,11 +85,7 @@ def pesi(embedding: Tensor, directions: int = 60) -> Pesi:
     """
     vectors, grid = unit_vectors(embedding)
     place = geometry(grid, check_directions(directions), vectors.device)
-
-    def rows(image: int, centres: slice) -> Tensor:
-        return vectors[image, centres] @ vectors[image].T  # a few centres at a time: E as a whole is never in memory
-
-    return _warned(_scores(rows, place, vectors.new_ones(len(vectors)), embedding.shape[:-3], levels))
+    return _warned(_scores(_cosines(vectors), place, vectors.new_ones(len(vectors)), embedding.shape[:-3], levels))
 
 
 def pesi_from_similarity(similarity: Tensor, grid: GridLike, directions: int = 60) -> Pesi:
@@ -165,7 +162,21 @@ def cosine_similarity(embedding: Tensor) -> Tensor:
     """
     vectors, grid = unit_vectors(embedding)
     require_comparable(grid)
-    return round_off(vectors @ vectors.mT).view(*embedding.shape[:-3], grid.size, grid.size)
+    rows = _cosines(vectors)
+    matrices = vectors.new_empty(len(vectors), grid.size, grid.size)
+    for image, matrix in enumerate(matrices):
+        for centres in geometry(grid, 1, vectors.device).chunks():
+            matrix[centres] = round_off(rows(image, centres))
+    return matrices.view(*embedding.shape[:-3], grid.size, grid.size)
+
+
+def _cosines(vectors: Tensor) -> Rows:
+    """The rows of E of `(B, N, D)` unit vectors."""
+    if vectors.is_cpu and vectors.shape[1] <= SMALL:
+        whole = lru_cache(maxsize=1)(lambda image: gram(vectors[image]))
+        return lambda image, centres: whole(image)[centres]
+    # A few centres at a time: E as a whole is never in memory.
+    return lambda image, centres: vectors[image, centres] @ vectors[image].T
 
 
 def _scores(

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from loope.core.errors import LoopeError, require
@@ -14,6 +17,9 @@ from loope.core.grid import Grid, as_grid
 from loope.core.registry import Registry
 from loope.orders.locality import Locality, locality
 
+# Whole numbers, one for each cell. Orders are made by NumPy, on the calling thread: PyTorch would split every step over
+# threads that wait for each other, which takes longer than the step itself as soon as something else keeps a core busy.
+Cells: TypeAlias = NDArray[np.int64]
 # A curve maps a grid to the `(h, w)` int64 position of each cell.
 Curve = Callable[[Grid], Tensor]
 _CURVES: Registry[Curve] = Registry("order")
@@ -48,7 +54,8 @@ class Order:
         if not isinstance(index, Tensor) or index.dim() != 2 or index.numel() == 0 or index.dtype != torch.int64:
             came = f"{index.dtype} {tuple(index.shape)}" if isinstance(index, Tensor) else type(index).__name__
             raise LoopeError(f"`index` of an order must be an (h, w) int64 tensor with at least one cell, got {came}.")
-        if index.min() < 0 or index.max() >= index.numel() or not bool((index.flatten().bincount() == 1).all()):
+        require(not index.is_meta, "`index` of an order must hold values, got a meta tensor; make it on the CPU.")
+        if not _is_permutation(self._flat):
             raise LoopeError(f"`index` of an order must hold each of 0..{index.numel() - 1} exactly once.")
 
     @property
@@ -59,8 +66,13 @@ class Order:
     @cached_property
     def path(self) -> Tensor:
         """`(N, 2)` int64: row and column of each position; the inverse of `index`."""
-        cells = inverse(self.index.flatten())
-        return torch.stack((cells // self.grid.width, cells % self.grid.width), dim=1)
+        cells = inverse(self._flat)
+        path = np.stack(np.divmod(cells, self.grid.width), axis=1)
+        return torch.from_numpy(path).to(self.index.device)
+
+    @property
+    def _flat(self) -> Cells:
+        return self.index.detach().cpu().numpy().ravel()
 
     def reverse(self) -> Order:
         """The same curve walked from its end."""
@@ -78,9 +90,24 @@ class Order:
         return f"Order({self.name!r}, {self.grid})"
 
 
-def inverse(permutation: Tensor) -> Tensor:
+def inverse(permutation: Cells) -> Cells:
     """The inverse of a `(N,)` permutation, without sorting."""
-    return torch.empty_like(permutation).scatter_(0, permutation, torch.arange(len(permutation)).to(permutation))
+    out = np.empty_like(permutation)
+    out[permutation] = np.arange(len(permutation))
+    return out
+
+
+def as_index(positions: Cells) -> Tensor:
+    """An `(h, w)` array of positions as the tensor that a curve returns."""
+    return torch.from_numpy(np.ascontiguousarray(positions, dtype=np.int64))
+
+
+def _is_permutation(positions: Cells) -> bool:
+    if positions.min() < 0 or positions.max() >= len(positions):
+        return False
+    seen = np.zeros(len(positions), dtype=np.bool_)
+    seen[positions] = True
+    return bool(seen.all())
 
 
 def create_order(name: str, height: int, width: int) -> Order:

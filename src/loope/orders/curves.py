@@ -5,7 +5,7 @@ rest keep their ranks. Every grid so gets a bijection, but where the curve leave
 long.
 """
 
-import torch
+import numpy as np
 from torch import Tensor
 
 from loope.core.grid import Grid
@@ -28,7 +28,7 @@ def morton(grid: Grid) -> Tensor:
     Defined on squares of side 2^n; on other grids by the ranks of the smallest enclosing one.
     """
     row, col = cells(grid)
-    code = torch.zeros(grid, dtype=torch.int64)
+    code = np.zeros(grid, dtype=np.int64)
     for bit in range(_digits(max(grid) - 1, 2)):
         code |= ((row >> bit & 1) << (2 * bit + 1)) | ((col >> bit & 1) << (2 * bit))
     return ranks(code)
@@ -40,17 +40,17 @@ def hilbert(grid: Grid) -> Tensor:
 
     Defined on squares of side 2^n; on other grids by the ranks of the smallest enclosing one.
     """
-    row, col = (axis.expand(grid).clone() for axis in cells(grid))
-    code = torch.zeros(grid, dtype=torch.int64)
+    row, col = cells(grid)
+    code = np.zeros(grid, dtype=np.int64)
     for bit in reversed(range(_digits(max(grid) - 1, 2))):
         side = 1 << bit
         right, down = (col & side) > 0, (row & side) > 0
-        code = 4 * code + torch.where(right, 3 - down.long(), down.long())
+        code = 4 * code + np.where(right, 3 - down, down)
         # Turn the quadrant so that the curve inside it starts as the whole does: the lower two are as they should be.
         row, col = row & (side - 1), col & (side - 1)
         mirrored = right & ~down
-        row, col = torch.where(mirrored, side - 1 - row, row), torch.where(mirrored, side - 1 - col, col)
-        row, col = torch.where(down, row, col), torch.where(down, col, row)
+        row, col = np.where(mirrored, side - 1 - row, row), np.where(mirrored, side - 1 - col, col)
+        row, col = np.where(down, row, col), np.where(down, col, row)
     return ranks(code)
 
 
@@ -61,16 +61,16 @@ def peano(grid: Grid) -> Tensor:
     Defined on squares of side 3^n; on other grids by the ranks of the smallest enclosing one.
     """
     row, col = cells(grid)
-    code = torch.zeros(grid, dtype=torch.int64)
-    row_sum = torch.zeros(grid, dtype=torch.int64)
-    col_sum = torch.zeros(grid, dtype=torch.int64)
+    code = np.zeros(grid, dtype=np.int64)
+    row_sum = np.zeros(grid, dtype=np.int64)
+    col_sum = np.zeros(grid, dtype=np.int64)
     for digit in reversed(range(_digits(max(grid) - 1, 3))):
         # Peano's operator maps a digit d to 2 - d, once for each unit of the other axis' digits so far.
         col_digit = col // 3**digit % 3
-        col_digit = torch.where(row_sum % 2 == 1, 2 - col_digit, col_digit.expand(grid))
+        col_digit = np.where(row_sum % 2 == 1, 2 - col_digit, col_digit)
         col_sum = col_sum + col_digit
         row_digit = row // 3**digit % 3
-        row_digit = torch.where(col_sum % 2 == 1, 2 - row_digit, row_digit.expand(grid))
+        row_digit = np.where(col_sum % 2 == 1, 2 - row_digit, row_digit)
         row_sum = row_sum + row_digit
         code = 9 * code + 3 * col_digit + row_digit
     return ranks(code)

@@ -1,11 +1,13 @@
 """How well an order keeps neighbours together."""
 
+import math
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from loope.core.grid import Grid
 from loope.core.ranks import spearman
 
 EXACT_CELLS = 1024  # above this, pairs of cells are sampled: there are too many to rank
@@ -30,30 +32,30 @@ class Locality(NamedTuple):
 
 def locality(index: Tensor) -> Locality:
     """Score an order given as the `(h, w)` position of each cell."""
-    below = (index[1:] - index[:-1]).abs().flatten()
-    right = (index[:, 1:] - index[:, :-1]).abs().flatten()
-    steps = torch.cat((below, right)).double()
+    positions = index.detach().cpu().numpy()
+    steps = np.concatenate([np.abs(np.diff(positions, axis=axis)).ravel() for axis in (0, 1)])
+    none = steps.size == 0
     return Locality(
-        neighbour_distance=steps.mean().item(),
-        kept=(steps == 1).double().mean().item(),
-        rank_correlation=_rank_correlation(index),
+        neighbour_distance=math.nan if none else steps.mean().item(),
+        kept=math.nan if none else (steps == 1).mean().item(),
+        rank_correlation=_rank_correlation(positions),
     )
 
 
-def _rank_correlation(index: Tensor) -> float:
-    count = index.numel()
+def _rank_correlation(positions: NDArray[np.int64]) -> float:
+    count = positions.size
     if count < 3:  # fewer than two pairs have no correlation
-        return float("nan")
+        return math.nan
     if count <= EXACT_CELLS:
-        first, second = torch.triu_indices(count, count, offset=1, device=index.device)
+        first, second = np.triu_indices(count, k=1)
     else:
         generator = torch.Generator().manual_seed(0)
-        first = torch.randint(count, (SAMPLED_PAIRS,), generator=generator, device=generator.device)
-        # A shift of 1..N-1 draws a different second cell with equal chances.
-        second = (first + torch.randint(1, count, first.shape, generator=generator, device=generator.device)) % count
-        first, second = first.to(index.device), second.to(index.device)
-    rows, columns = Grid(*index.shape).coordinates(device=index.device)
+        drawn = torch.randint(count, (SAMPLED_PAIRS,), generator=generator, device=generator.device)
+        shift = torch.randint(1, count, drawn.shape, generator=generator, device=generator.device)
+        first = drawn.numpy()
+        second = (first + shift.numpy()) % count  # a shift of 1..N-1 draws a different second cell with equal chances
+    rows, columns = np.divmod(np.arange(count), positions.shape[1])
     # Squared distances rank as distances do, and stay whole numbers, so that ties are exact.
-    on_grid = (rows[first] - rows[second]).square() + (columns[first] - columns[second]).square()
-    on_curve = (index.flatten()[first] - index.flatten()[second]).abs()
-    return spearman(on_grid, on_curve).item()
+    on_grid = (rows[first] - rows[second]) ** 2 + (columns[first] - columns[second]) ** 2
+    on_curve = np.abs(positions.ravel()[first] - positions.ravel()[second])
+    return spearman(torch.from_numpy(on_grid), torch.from_numpy(on_curve)).item()

@@ -14,10 +14,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from loope.core.errors import LoopeError, one_of, require
 from loope.core.files import write_atomic
 from loope.core.three_cell import BITS
-from loope.data.three_cell.files import numpy, pixels, png, table, write_npz
+from loope.data.three_cell.files import pixels, png, table, write_npz
 from loope.data.three_cell.sampling import count_triples
 
 if TYPE_CHECKING:
@@ -46,7 +48,6 @@ def export(
         LoopeError: if the folder holds something else, for example an export made with another seed.
     """
     one_of("format", file_format, FORMATS)
-    numpy()  # better missed now than after the folder was made
     # "missing/.." is an existing folder, though the system says that it is not there; links in a circle raise below.
     folder = Path(os.path.realpath(folder))
     plan = describe(data, file_format)
@@ -171,7 +172,7 @@ def _write_npz(data: ThreeCell, folder: Path, progress: Callable[[float], None])
 
         def pieces() -> Iterator[Any]:
             for number, start in enumerate(starts):
-                with numpy().load(_part(parts, start), allow_pickle=False) as part:
+                with np.load(_part(parts, start), allow_pickle=False) as part:
                     yield part["images"]
                 progress(0.5 + (number + 1) / len(starts) / 2)
 

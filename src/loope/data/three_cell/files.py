@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from loope.core.errors import LoopeError
+import numpy as np
+
 from loope.core.files import replacing
 from loope.core.three_cell import BITS, COLOURS
 from loope.data.three_cell.rendering import render
@@ -20,19 +21,6 @@ if TYPE_CHECKING:
     from loope.data.three_cell.dataset import ThreeCell
 
 CSV_HEAD = ["file", *(f"{colour}_{axis}" for colour in COLOURS for axis in ("row", "column")), *BITS]
-
-
-def numpy() -> Any:
-    """NumPy, which torch hands pixels over to.
-
-    Raises:
-        LoopeError: if it is not installed.
-    """
-    try:
-        import numpy
-    except ImportError:
-        raise LoopeError("Exports need numpy: pip install 'loope[export]'.") from None
-    return numpy
 
 
 def pixels(data: ThreeCell, start: int, stop: int) -> Any:
@@ -74,7 +62,7 @@ def write_npz(path: Path, shape: tuple[int, ...], images: Iterable[Any], **array
         images: uint8 arrays that make up the images, in sequence.
         arrays: written as they are.
     """
-    layout = numpy().lib.format
+    layout = np.lib.format
     # Level 1: the images are nearly all black, and higher levels only take longer.
     with (
         replacing(path) as whole,

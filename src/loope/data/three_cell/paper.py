@@ -11,12 +11,13 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from loope.core.grid import Grid
 from loope.data.three_cell.questions import signed_area
-from loope.data.three_cell.sampling import Filter, below, collect, require_triples
+from loope.data.three_cell.sampling import Cells, Filter, below, collect, require_triples
 
 MAX_ATTEMPTS = 100
 
@@ -28,15 +29,15 @@ def sample_paper(grid: Grid, count: int, generator: torch.Generator, keep: Filte
         LoopeError: if the grid has no valid triples, or `keep` lets none through.
     """
     require_triples(grid)
-    return collect(_draw, grid, count, generator, keep)
+    return torch.from_numpy(collect(_draw, grid, count, generator, keep))
 
 
 class _Steps(NamedTuple):
     """The dictionary D of the procedure: steps (a, b), those of one length side by side."""
 
-    steps: Tensor  # (S, 2) int64
-    starts: Tensor  # (K,) int64: where the steps of each length begin; lengths ascend
-    sizes: Tensor  # (K,) int64: how many there are
+    steps: Cells  # (S, 2) int64
+    starts: Cells  # (K,) int64: where the steps of each length begin; lengths ascend
+    sizes: Cells  # (K,) int64: how many there are
 
 
 @lru_cache(maxsize=32)
@@ -44,29 +45,31 @@ def _steps(grid: Grid) -> _Steps:
     """D[n] for n up to the longest squared distance of the grid (338 at 14x14), without n = 0, which has one step."""
     limit = (grid.height - 1) ** 2 + (grid.width - 1) ** 2
     most = int(limit**0.5)
-    axis = torch.arange(-most, most + 1)
-    steps = torch.cartesian_prod(axis, axis)
-    squared, order = steps.square().sum(1).sort(stable=True)
+    axis = np.arange(-most, most + 1)
+    steps = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
+    squared = (steps**2).sum(axis=1)
+    order = squared.argsort(kind="stable")
+    steps, squared = steps[order], squared[order]
     used = (squared > 0) & (squared <= limit)
-    _, sizes = torch.unique_consecutive(squared[used], return_counts=True)
-    return _Steps(steps[order[used]], sizes.cumsum(0) - sizes, sizes)
+    _, sizes = np.unique(squared[used], return_counts=True)
+    return _Steps(steps[used], sizes.cumsum() - sizes, sizes)
 
 
-def _draw(grid: Grid, count: int, generator: torch.Generator) -> Tensor:
+def _draw(grid: Grid, count: int, generator: torch.Generator) -> Cells:
     """`(count, 3, 2)`: every pass of the loop is one attempt of all samples that are not valid yet."""
     table = _steps(grid)
-    cells = torch.empty(count, 3, 2, dtype=torch.int64)
-    open_ = torch.arange(count)  # the samples without a valid triple
+    cells = np.empty((count, 3, 2), dtype=np.int64)
+    open_ = np.arange(count)  # the samples without a valid triple
     mode = below(3, count, generator)  # 0 equal, 1 shorter, 2 longer; the paper counts from 1
     attempt = 0
     while len(open_):
         n = len(open_)
         if attempt % MAX_ATTEMPTS == 0:
-            red = torch.stack((below(grid.height, n, generator), below(grid.width, n, generator)), dim=1)
+            red = np.stack((below(grid.height, n, generator), below(grid.width, n, generator)), axis=1)
             common = below(len(table.sizes), n, generator)
         green, blue = _choose(table, mode, common, generator)
-        triple = torch.stack((red, red + table.steps[green], red + table.steps[blue]), dim=1)
-        inside = (triple >= 0).all(2).all(1) & (triple < torch.tensor(grid)).all(2).all(1)
+        triple = np.stack((red, red + table.steps[green], red + table.steps[blue]), axis=1)
+        inside = ((triple >= 0) & (triple < np.array(grid))).all(axis=(1, 2))
         valid = inside & (signed_area(triple) != 0)  # cells that coincide are on a line too
         cells[open_[valid]] = triple[valid]
         open_, mode, red, common = (kept[~valid] for kept in (open_, mode, red, common))
@@ -74,16 +77,16 @@ def _draw(grid: Grid, count: int, generator: torch.Generator) -> Tensor:
     return cells
 
 
-def _choose(table: _Steps, mode: Tensor, common: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def _choose(table: _Steps, mode: Cells, common: Cells, generator: torch.Generator) -> tuple[Cells, Cells]:
     """Indices of green's and blue's step, `(n,)` each: two steps of the common length, or of two random ones."""
     n = len(mode)
     equal = mode == 0
     one, other = below(len(table.sizes), n, generator), below(len(table.sizes), n, generator)
-    low, high = torch.minimum(one, other), torch.maximum(one, other)
-    green_length = torch.where(equal, common, torch.where(mode == 1, low, high))
-    blue_length = torch.where(equal, common, torch.where(mode == 1, high, low))
+    low, high = np.minimum(one, other), np.maximum(one, other)
+    green_length = np.where(equal, common, np.where(mode == 1, low, high))
+    blue_length = np.where(equal, common, np.where(mode == 1, high, low))
     green = below(table.sizes[green_length], n, generator)
     # In the equal case two *distinct* steps: one of the others, counted past the first.
-    blue = below(table.sizes[blue_length] - equal.long(), n, generator)
-    blue = blue + (equal & (blue >= green)).long()
+    blue = below(table.sizes[blue_length] - equal, n, generator)
+    blue = blue + (equal & (blue >= green))
     return table.starts[green_length] + green, table.starts[blue_length] + blue

@@ -8,11 +8,18 @@ rounding would decide ties.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from loope.core.grid import Grid
+from loope.core.serial import in_pieces
+from loope.core.three_cell import BITS
+
+# Tensors are answered about where they are; samplers draw arrays.
+Numbers = TypeVar("Numbers", Tensor, NDArray[Any])
 
 
 def distance(cells: Tensor, grid: Grid) -> Tensor:
@@ -64,28 +71,33 @@ def answer(cells: Tensor, grid: Grid) -> Tensor:
         >>> answer(torch.tensor([[[2, 0], [1, 0], [2, 2]]]), Grid(3, 3)).tolist()
         [[0, 1, 0, 0, 1, 1]]
     """
-    # The same cells with each coordinate contiguous in memory: every question reads them several times.
-    cells = cells.permute(1, 2, 0).contiguous().permute(2, 0, 1)
-    return torch.cat([question(cells, grid) for question in QUESTIONS.values()], dim=1).long()
+    answers = cells.new_empty(len(cells), len(BITS))
+    for some, given in in_pieces(answers, cells):
+        # The same cells with each coordinate contiguous in memory: every question reads them several times.
+        these = given.permute(1, 2, 0).contiguous().permute(2, 0, 1)
+        some.copy_(torch.cat([question(these, grid) for question in QUESTIONS.values()], dim=1))
+    return answers
 
 
-def compare_distances(cells: Tensor) -> Tensor:
+def compare_distances(cells: Numbers) -> Numbers:
     """`(n,)` int64: positive where RG is longer than RB, negative where it is shorter, 0 where they are equal."""
     (red_row, red_column), (green_row, green_column), (blue_row, blue_column) = _columns(cells)
-    green = (green_row - red_row).square() + (green_column - red_column).square()
-    blue = (blue_row - red_row).square() + (blue_column - red_column).square()
-    return green - blue
+    green = (green_row - red_row) ** 2 + (green_column - red_column) ** 2
+    blue = (blue_row - red_row) ** 2 + (blue_column - red_column) ** 2
+    difference: Numbers = green - blue
+    return difference
 
 
-def signed_area(cells: Tensor) -> Tensor:
+def signed_area(cells: Numbers) -> Numbers:
     """`(n,)` int64: twice the triangle's area, positive if R, G, B run counterclockwise, 0 if they lie on a line."""
     (red_row, red_column), (green_row, green_column), (blue_row, blue_column) = _columns(cells)
     # The cross product of RG and RB; rows point down and y points up, hence red_row - row.
     green_x, green_y = green_column - red_column, red_row - green_row
     blue_x, blue_y = blue_column - red_column, red_row - blue_row
-    return green_x * blue_y - green_y * blue_x
+    area: Numbers = green_x * blue_y - green_y * blue_x
+    return area
 
 
-def _columns(cells: Tensor) -> list[tuple[Tensor, ...]]:
+def _columns(cells: Numbers) -> list[tuple[Numbers, Numbers]]:
     """Row and column of red, green and blue, `(n,)` each."""
-    return [cell.unbind(1) for cell in cells.unbind(1)]
+    return [(cells[:, which, 0], cells[:, which, 1]) for which in range(3)]

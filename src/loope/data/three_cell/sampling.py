@@ -2,6 +2,9 @@
 
 The three cases (RG as long as RB, shorter, longer) have one chance in three each, and within a case every valid triple
 has the same chance. Valid: not on one line, which includes that no two cells coincide.
+
+Random numbers are PyTorch's, what is made of them NumPy's: it computes on the calling thread, while PyTorch would split
+such short steps over threads that wait for each other.
 """
 
 from __future__ import annotations
@@ -9,19 +12,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from loope.core.errors import LoopeError, require
 from loope.core.grid import Grid
 from loope.data.three_cell.questions import compare_distances, signed_area
 
+Cells: TypeAlias = NDArray[np.int64]
 # Draws `(count, 3, 2)` int64 cells for a grid.
-Sampler = Callable[[Grid, int, torch.Generator], Tensor]
+Sampler = Callable[[Grid, int, torch.Generator], Cells]
 # Tells which of `(n, 3, 2)` cells may be used: `(n,)` bool.
-Filter = Callable[[Tensor], Tensor]
+Filter = Callable[[Cells], NDArray[np.bool_]]
 # So many are drawn at once at most; a filter that lets none of them through is taken to let nothing through.
 CHUNK = 200_000
 # The table of shapes of a grid of 256x256 takes about a gigabyte to make.
@@ -75,18 +81,18 @@ def sample_exact(grid: Grid, count: int, generator: torch.Generator, keep: Filte
         LoopeError: if the grid has no valid triples, or `keep` lets none through.
     """
     require_triples(grid)
-    cells = torch.empty(count, 3, 2, dtype=torch.int64)
+    cells = np.empty((count, 3, 2), dtype=np.int64)
     case = below(3, count, generator)
     draws = (_draw_equal, _draw_shorter, _draw_longer)
     for number, draw in enumerate(draws):
-        places = (case == number).nonzero()[:, 0]
+        places = np.flatnonzero(case == number)
         cells[places] = collect(draw, grid, len(places), generator, keep)
-    return cells
+    return torch.from_numpy(cells)
 
 
-def collect(draw: Sampler, grid: Grid, count: int, generator: torch.Generator, keep: Filter | None = None) -> Tensor:
+def collect(draw: Sampler, grid: Grid, count: int, generator: torch.Generator, keep: Filter | None = None) -> Cells:
     """`(count, 3, 2)`: what `draw` gives and `keep` lets through, drawn again until there is enough."""
-    found = [torch.empty(0, 3, 2, dtype=torch.int64)]
+    found = [np.empty((0, 3, 2), dtype=np.int64)]
     missing, tried = count, 0
     while missing > 0:
         share = (count - missing + 1) / (tried + 1) if tried else 1.0
@@ -100,34 +106,37 @@ def collect(draw: Sampler, grid: Grid, count: int, generator: torch.Generator, k
                 f"A grid of {grid} has too few triples to give each split some of its own; "
                 "use a larger grid, larger fractions, or share_configurations=True."
             )
-    return torch.cat(found)
+    return np.concatenate(found)
 
 
 class _Shapes(NamedTuple):
     """Triples up to translation, `(S,)` int64 each; a shape counts as often as it fits into the grid."""
 
-    green_row: Tensor  # relative to red, as the next three
-    green_column: Tensor
-    blue_row: Tensor
-    blue_column: Tensor
-    first_row: Tensor  # the topmost row that red can be in
-    first_column: Tensor
-    columns: Tensor  # in how many columns red can be
-    ends: Tensor  # running total of the placements
+    green_row: Cells  # relative to red, as the next three
+    green_column: Cells
+    blue_row: Cells
+    blue_column: Cells
+    first_row: Cells  # the topmost row that red can be in
+    first_column: Cells
+    columns: Cells  # in how many columns red can be
+    ends: Cells  # running total of the placements
 
 
 @lru_cache(maxsize=32)
 def _equal_shapes(grid: Grid) -> _Shapes:
     """All shapes with RG as long as RB. Some thousand at 14x14, where there are seven million triples."""
-    down = torch.arange(-grid.height + 1, grid.height).repeat_interleave(2 * grid.width - 1)
-    across = torch.arange(-grid.width + 1, grid.width).repeat(2 * grid.height - 1)
-    squared, order = (down.square() + across.square()).sort()
+    down = np.arange(-grid.height + 1, grid.height).repeat(2 * grid.width - 1)
+    across = np.tile(np.arange(-grid.width + 1, grid.width), 2 * grid.height - 1)
+    squared = down**2 + across**2
+    # PyTorch's sort, not NumPy's: how it breaks ties decides which number draws which shape, so data that runs were
+    # trained on.
+    order = torch.from_numpy(squared).argsort().numpy()
     down, across = down[order], across[order]
     # Steps of one length lie side by side; pair each with every step of its length.
-    _, ring, sizes = torch.unique_consecutive(squared, return_inverse=True, return_counts=True)
-    starts = sizes.cumsum(0) - sizes
-    green = torch.arange(len(squared)).repeat_interleave(sizes[ring])
-    within = torch.arange(len(green)) - (sizes[ring].cumsum(0) - sizes[ring])[green]
+    _, ring, sizes = np.unique(squared[order], return_inverse=True, return_counts=True)
+    starts = sizes.cumsum() - sizes
+    green = np.arange(len(squared)).repeat(sizes[ring])
+    within = np.arange(len(green)) - (sizes[ring].cumsum() - sizes[ring])[green]
     blue = starts[ring][green] + within
     # On a line with red and as far from it: the step itself or its opposite.
     apart = down[green] * across[blue] != across[green] * down[blue]
@@ -136,53 +145,54 @@ def _equal_shapes(grid: Grid) -> _Shapes:
     first_row, rows = _room(down[green], down[blue], grid.height)
     first_column, columns = _room(across[green], across[blue], grid.width)
     fits = (rows > 0) & (columns > 0)
-    ends = torch.where(fits, rows * columns, 0).cumsum(0)
+    ends = np.where(fits, rows * columns, 0).cumsum()
     every = (down[green], across[green], down[blue], across[blue], first_row, first_column, columns, ends)
     return _Shapes(*(values[fits] for values in every))
 
 
-def _room(green: Tensor, blue: Tensor, side: int) -> tuple[Tensor, Tensor]:
+def _room(green: Cells, blue: Cells, side: int) -> tuple[Cells, Cells]:
     """The first place of red along one axis, and how many places there are, so that steps `green` and `blue` fit."""
-    low = torch.minimum(green, blue).clamp(max=0)
-    high = torch.maximum(green, blue).clamp(min=0)
+    low = np.minimum(np.minimum(green, blue), 0)
+    high = np.maximum(np.maximum(green, blue), 0)
     return -low, side - (high - low)
 
 
-def _draw_equal(grid: Grid, count: int, generator: torch.Generator) -> Tensor:
+def _draw_equal(grid: Grid, count: int, generator: torch.Generator) -> Cells:
     """`(count, 3, 2)`: one random number chooses the shape and its placement."""
     shapes = _equal_shapes(grid)
     number = below(int(shapes.ends[-1]), count, generator)
-    shape = torch.searchsorted(shapes.ends, number, right=True)
+    shape = np.searchsorted(shapes.ends, number, side="right")
     # Counted back from the shape's last placement.
     placement = shapes.ends[shape] - 1 - number
     row = shapes.first_row[shape] + placement // shapes.columns[shape]
     column = shapes.first_column[shape] + placement % shapes.columns[shape]
     green = row + shapes.green_row[shape], column + shapes.green_column[shape]
     blue = row + shapes.blue_row[shape], column + shapes.blue_column[shape]
-    return torch.stack((row, column, *green, *blue), dim=1).view(-1, 3, 2)
+    return np.stack((row, column, *green, *blue), axis=1).reshape(-1, 3, 2)
 
 
-def _draw_unequal(grid: Grid, count: int, generator: torch.Generator, longer: bool) -> Tensor:
+def _draw_unequal(grid: Grid, count: int, generator: torch.Generator, longer: bool) -> Cells:
     """`(at most count, 3, 2)`: three cells at random, if valid and of unequal distance; about nine in ten are."""
-    index = below(grid.size, 3 * count, generator).view(3, count)
-    cells = torch.stack((index // grid.width, index % grid.width), dim=1).permute(2, 0, 1)
+    index = below(grid.size, 3 * count, generator).reshape(3, count)
+    cells = np.stack(np.divmod(index, grid.width), axis=1).transpose(2, 0, 1)
     difference = compare_distances(cells)
     valid = (signed_area(cells) != 0) & (difference != 0)
     # Swapping green and blue maps the shorter triples to the longer ones, one to one: none need be thrown away.
     swap = (difference > 0) != longer
-    red, green, blue = cells.unbind(1)
-    swapped = torch.where(swap[:, None, None], torch.stack((red, blue, green), dim=1), cells)
-    return swapped[valid]
+    swapped: Cells = np.where(swap[:, None, None], cells[:, [0, 2, 1]], cells)
+    return np.compress(valid, swapped, axis=0)
 
 
-def _draw_shorter(grid: Grid, count: int, generator: torch.Generator) -> Tensor:
+def _draw_shorter(grid: Grid, count: int, generator: torch.Generator) -> Cells:
     return _draw_unequal(grid, count, generator, longer=False)
 
 
-def _draw_longer(grid: Grid, count: int, generator: torch.Generator) -> Tensor:
+def _draw_longer(grid: Grid, count: int, generator: torch.Generator) -> Cells:
     return _draw_unequal(grid, count, generator, longer=True)
 
 
-def below(bound: int | Tensor, count: int, generator: torch.Generator) -> Tensor:
+def below(bound: int | Cells, count: int, generator: torch.Generator) -> Cells:
     """`(count,)` int64 in 0..bound-1, from 63 random bits: with fewer, the remainder would favour small numbers."""
-    return torch.empty(count, dtype=torch.int64).random_(generator=generator) % bound
+    bits = torch.empty(count, dtype=torch.int64, device=generator.device).random_(generator=generator)
+    numbers: Cells = bits.numpy()
+    return numbers % bound

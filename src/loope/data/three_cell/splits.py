@@ -11,13 +11,14 @@ import math
 from collections.abc import Sequence
 from itertools import accumulate
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from loope.core import seeds
 from loope.core.errors import require
 from loope.core.grid import Grid
-from loope.data.three_cell.sampling import Filter
+from loope.data.three_cell.questions import Numbers
+from loope.data.three_cell.sampling import Cells, Filter
 
 SPLITS = ("train", "val", "test")
 FRACTIONS = (0.8, 0.1, 0.1)
@@ -68,27 +69,29 @@ def part_of(split: str, seed: int, grid: Grid, fractions: Sequence[float]) -> Fi
     place = SPLITS.index(split)
     low, high = _edges(fractions, 2**HASH_BITS)[place : place + 2]
 
-    def belongs(cells: Tensor) -> Tensor:
+    def belongs(cells: Cells) -> NDArray[np.bool_]:
         value = hash_cells(cells, seed, grid)
         return (value >= low) & (value < high)
 
     return belongs
 
 
-def hash_cells(cells: Tensor, seed: int, grid: Grid) -> Tensor:
+def hash_cells(cells: Numbers, seed: int, grid: Grid) -> Numbers:
     """`(n,)` int64 in 0..2^31-1 from `(n, 3, 2)` cells: as good as random, and the same on every machine."""
-    value = torch.full((len(cells),), derive(seed, "parts") >> (63 - HASH_BITS))
-    for row, column in (cell.unbind(1) for cell in cells.unbind(1)):
-        value = _scramble(value ^ (row * grid.width + column))
-    return value
+    numbers = cells[..., 0] * grid.width + cells[..., 1]
+    value = numbers[:, 0] ^ (derive(seed, "parts") >> (63 - HASH_BITS))
+    for which in (1, 2):
+        value = _scramble(value) ^ numbers[:, which]
+    return _scramble(value)
 
 
-def _scramble(value: Tensor) -> Tensor:
+def _scramble(value: Numbers) -> Numbers:
     """A bijection of 0..2^31-1 that spreads every bit: shifts and odd factors, in products that int64 can hold."""
     mask = 2**HASH_BITS - 1
     value = ((value ^ (value >> 16)) * 0x7FEB352D) & mask
     value = ((value ^ (value >> 15)) * 0x846CA68B) & mask
-    return value ^ (value >> 16)
+    spread: Numbers = value ^ (value >> 16)
+    return spread
 
 
 def derive(seed: int, *purpose: object) -> int:
