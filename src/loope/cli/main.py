@@ -2,7 +2,6 @@
 
 import os
 import sys
-import warnings
 from io import TextIOWrapper
 from typing import Annotated
 
@@ -59,8 +58,6 @@ def main() -> None:
     Exit codes: 0, done; 1, something failed, such as a run or a disk; 2, a mistake in what was typed; 3, what is
     left is running elsewhere; 130, interrupted.
     """
-    # Torch says so whenever it is imported without NumPy, which the base installation does not need.
-    warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
     # Where a terminal, or a name in it, cannot be written as it is, a question mark is better than a traceback.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
