@@ -13,7 +13,7 @@ from loope.attach import slots, specs
 from loope.attach.adapter import Branch
 from loope.attach.hooks import AddToPatches, AddToPrefix, Attend, MixAfterBlock, Position, remove_hooks
 from loope.attach.host import Host, fit_table, zeros_for
-from loope.core.errors import LoopeError, require
+from loope.core.errors import LoopeError, require, told
 from loope.core.grid import Grid
 from loope.encoders import PositionalEncoder
 
@@ -199,6 +199,7 @@ def required_attachment(model: nn.Module) -> Attachment:
     Raises:
         LoopeError: if it has none.
     """
+    require(isinstance(model, nn.Module), f"Expected a model (torch.nn.Module), got {told(model)}.")
     found = attachment_of(model)
     if found is not None:
         return found

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from loope.core.errors import require
+from loope.core.tensors import as_dense
 from loope.core.three_cell import BITS, by_task
 from loope.metrics.base import Metric
 
@@ -23,6 +24,7 @@ def confusion(preds: Tensor, target: Tensor) -> Tensor:
     Raises:
         LoopeError: for other shapes.
     """
+    preds, target = (as_dense(each, name, "(B, 6)") for each, name in ((preds, "preds"), (target, "target")))
     require(
         preds.dim() == 2 and preds.shape[1] == len(BITS) and preds.shape == target.shape,
         f"`preds` and `target` must both be (B, {len(BITS)}), got {tuple(preds.shape)} and {tuple(target.shape)}.",
