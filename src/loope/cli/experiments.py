@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,6 +23,7 @@ from loope.cli.choices import (
 from loope.cli.options import MOST_JOBS, JsonOption, busy
 from loope.cli.text import as_text
 from loope.core.errors import require
+from loope.core.plain import to_json
 from loope.core.processes import world_size
 from loope.core.text import printable
 
@@ -168,7 +168,7 @@ def status(
             for name, found in told.items()
             for each in found
         ]
-        typer.echo(json.dumps(rows, indent=2))
+        typer.echo(to_json(rows))
         return
     console = Console()
     shown = Table("table", *STATES, title=f"{preset}, seeds {as_text(seeds)}")
@@ -198,7 +198,7 @@ def tables(as_json: JsonOption = False) -> None:
         counts = {preset: len({entry.run.key for entry in found.entries(preset)}) for preset in PRESETS}
         rows.append({"name": name, "title": found.title, "runs": counts})
     if as_json:
-        typer.echo(json.dumps(rows, indent=2))
+        typer.echo(to_json(rows))
         return
     shown = Table("table", "shows", *(f"{preset} runs" for preset in PRESETS))
     for row in rows:
