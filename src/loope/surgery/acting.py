@@ -23,7 +23,7 @@ from loope.surgery.adapters.base import adapter_for
 from loope.surgery.attach import encoder_for, resize
 from loope.surgery.checkpoint import KEY, attach_by, read_recipe
 from loope.surgery.rehearsal import EXTRA_STATE as SPEC
-from loope.surgery.rehearsal import rehearse, require_modest
+from loope.surgery.rehearsal import MOST_TENSORS, rehearse, require_modest
 
 
 class Positions(NamedTuple):
@@ -65,8 +65,8 @@ def acting(
 ) -> Acting:
     """Find what gives tokens their position in a checkpoint, with the checkpoint's weights.
 
-    Files need not be trusted: the model is built on the meta device, without memory, and must match the file's tensors.
-    Of these, only those of encoders and tables are read. The model's own rotary or relative encoding is not looked at.
+    Files need not be trusted: the model is built on the meta device, without memory, and must match the tensors of a
+    `WeightsFile`. Of these, only those of encoders and tables are read. The model's own rotary or relative encoding is not looked at.
 
     Args:
         tensors: a state dict, or a `WeightsFile`.
@@ -84,6 +84,9 @@ def acting(
             place = _own_grid(model) if model is not None and grid is None else grid
             found = [_table(tensors, place, name)]
         else:
+            if recipe is not None and isinstance(tensors, WeightsFile):
+                build, add = partial(libraries.build, recipe["model"]), partial(attach_by, recipe)
+                rehearse(build, add, recipe["size"], tensors.shapes())
             found = _encoders(tensors, prefix, spec, recipe, grid, model)
             if spec["keep_own"]:
                 found += [_table(tensors, grid, each) for each in table_names(tensors)]
@@ -101,7 +104,7 @@ def attached(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> spec
         LoopeError: if the checkpoint does not say it in a way that can be read.
     """
     try:
-        return _attached(tensors, metadata, compare=False)[0]
+        return _attached(tensors, metadata)[0]
     except LoopeError:
         raise
     except Exception as error:  # anything can stand in a file
@@ -109,26 +112,20 @@ def attached(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> spec
 
 
 def _attached(
-    tensors: Mapping[str, Tensor], metadata: Mapping[str, str], compare: bool = True
+    tensors: Mapping[str, Tensor], metadata: Mapping[str, str]
 ) -> tuple[specs.Spec | None, dict[str, Any] | None, str]:
     """How something was attached, the recipe that `loope.save` wrote, and what stands before `loope.` in names."""
     key = next((key for key in tensors if key == SPEC or key.endswith(f".{SPEC}")), None)
     prefix = "" if key is None else key.removesuffix(SPEC)
+    most = len(tensors) if isinstance(tensors, WeightsFile) else MOST_TENSORS  # others may be a part of a file
     if KEY in metadata:
-        recipe = read_recipe("The file", metadata, len(tensors))
-        if compare:
-            shapes = tensors.shapes() if isinstance(tensors, WeightsFile) else _shapes(tensors)
-            rehearse(partial(libraries.build, recipe["model"]), partial(attach_by, recipe), recipe["size"], shapes)
+        recipe = read_recipe("The file", metadata, most)
         return recipe["attach"], recipe, prefix
     if key is None:
         return None, None, ""
     spec = specs.from_bytes(tensors[key])
-    require_modest(json.loads(specs.to_json(spec)), len(tensors))
+    require_modest(json.loads(specs.to_json(spec)), most)
     return spec, None, prefix
-
-
-def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
 
 
 def _encoders(

@@ -130,7 +130,7 @@ def test_what_cannot_be_downloaded_says_so(tmp_path, name):
 
 def test_the_catalog_can_be_read_without_torch():
     code = (
-        "import sys, loope.core.batches; from loope.lab.data.images.catalog import CATALOG, how_to_get; "
+        "import sys, loope.lab.data.batches; from loope.lab.data.images.catalog import CATALOG, how_to_get; "
         "print(len([how_to_get(name) for name in CATALOG]), {'torch', 'torchvision', 'timm', 'PIL'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
