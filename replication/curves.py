@@ -12,7 +12,7 @@ from loope.lab.experiments.table import get_table
 from loope.lab.experiments.tables import alignment
 from loope.three_cell.bits import TASKS
 from replication.figures import NONE_DONE
-from replication.plan import FIVE, LARGE_EPOCHS, LONG, OTHERS
+from replication.plan import EARLIER, FIVE, LARGE_EPOCHS, LONG, OTHERS
 from replication.results import by_seed, finished
 
 
@@ -79,7 +79,7 @@ def beginnings() -> str:
     cells, sizes = by_seed("table4"), {}
     probe = loope.ThreeCell(size=8, grid=7, cell=4)
     images = torch.stack([probe[number][0] for number in range(8)])
-    for entry in get_table("table4").narrowed(*FIVE, *OTHERS).entries("laptop"):
+    for entry in get_table("table4").narrowed(*FIVE, *OTHERS, *EARLIER).entries("laptop"):
         found = (each for each in build_model(entry.run, 6).modules() if isinstance(each, loope.PositionalEncoder))
         encoder = next(found, None)
         if encoder and "embed" in encoder.hooks() and (entry.row, "Average") in cells:

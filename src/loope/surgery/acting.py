@@ -66,7 +66,8 @@ def acting(
     """Find what gives tokens their position in a checkpoint, with the checkpoint's weights.
 
     Files need not be trusted: the model is built on the meta device, without memory, and must match the tensors of a
-    `WeightsFile`. Of these, only those of encoders and tables are read. The model's own rotary or relative encoding is not looked at.
+    `WeightsFile`. Of these, only those of encoders and tables are read. The model's own rotary or relative encoding is
+    not looked at.
 
     Args:
         tensors: a state dict, or a `WeightsFile`.
