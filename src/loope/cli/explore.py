@@ -32,14 +32,14 @@ def explore(
     """
     import os
 
-    from loope.core.errors import LoopeError
+    from loope.core.errors import MissingPackageError
 
     try:
         from loope.explorer.app import create_app
         from loope.explorer.middleware import is_loopback
         from loope.explorer.server import create_server
     except ImportError:
-        raise LoopeError("The explorer needs its server: pip install 'loope[explore]'.") from None
+        raise MissingPackageError("The explorer needs its server: pip install 'loope[explore]'.") from None
     if export is not None:
         _export(export)
         return

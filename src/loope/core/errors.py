@@ -10,6 +10,10 @@ class LoopeError(ValueError):
     """Raised for every mistake a user can make; the message says what would do instead."""
 
 
+class MissingPackageError(LoopeError, ImportError):
+    """Raised when an optional package is not installed; the message has the `pip install` command."""
+
+
 class LoopeWarning(UserWarning):
     """Given with results that are right as defined, but easily misread; the message says what to look at instead."""
 

@@ -10,7 +10,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from loope.core.errors import LoopeError
+from loope.core.errors import LoopeError, MissingPackageError
 from loope.core.limits import MOST_PIXELS
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def _decode(file: IO[bytes], size: int, mode: str | None, upright: bool, most: i
     try:
         from PIL import Image, ImageOps, UnidentifiedImageError
     except ImportError:
-        raise LoopeError("Reading images needs pillow: pip install 'loope[explore]'.") from None
+        raise MissingPackageError("Reading images needs pillow: pip install 'loope[explore]'.") from None
 
     too_large = f"an image may have up to {most:,} pixels"
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from loope.core.errors import LoopeError
+from loope.core.errors import MissingPackageError
 
 try:
     from torchmetrics import Metric as Metric
@@ -15,4 +15,4 @@ except ImportError:
             """So that the classes can be named, listed and documented without torchmetrics."""
 
             def __init__(self, **_: Any):
-                raise LoopeError(f"{type(self).__name__} needs torchmetrics: pip install 'loope[metrics]'.")
+                raise MissingPackageError(f"{type(self).__name__} needs torchmetrics: pip install 'loope[metrics]'.")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from loope.core.errors import LoopeError, require
+from loope.core.errors import LoopeError, MissingPackageError, require
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,7 +36,7 @@ class WeightsFile(Mapping[str, "Tensor"]):
         try:
             from safetensors import SafetensorError, safe_open
         except ImportError:
-            raise LoopeError("Reading checkpoints needs safetensors: pip install 'loope[models]'.") from None
+            raise MissingPackageError("Reading checkpoints needs safetensors: pip install 'loope[models]'.") from None
         try:
             file: Any = safe_open(self.path, framework="pt")
             self._file, self._keys = file, list(file.keys())

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from torch import Tensor
 
-from loope.core.errors import LoopeError, nearest_first, require
+from loope.core.errors import LoopeError, MissingPackageError, nearest_first, require
 from loope.core.grid import Grid, GridLike, as_grid
 from loope.core.hub import hub_or_cache, missing_weights
 from loope.core.weights import WeightsFile
@@ -99,7 +99,7 @@ def require_timm_model(name: str) -> ModuleType:
     try:
         import timm
     except ImportError:
-        raise LoopeError("Models by name need timm: pip install 'loope[models]'.") from None
+        raise MissingPackageError("Models by name need timm: pip install 'loope[models]'.") from None
     if not timm.is_model(name):
         near = ", ".join(nearest_first(name, timm.list_models())[:5])
         raise LoopeError(f"timm has no model {name!r}; nearest are {near}.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from loope.core.errors import LoopeError
+from loope.core.errors import MissingPackageError
 from loope.core.grid import Grid
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def panels(count: int, columns: int, side: float = 1.9, title: float = 0.35) -> 
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise LoopeError("Drawings need matplotlib: pip install 'loope[plots]'.") from None
+        raise MissingPackageError("Drawings need matplotlib: pip install 'loope[plots]'.") from None
     columns = min(columns, count)
     rows = math.ceil(count / columns)
     figure = Figure(figsize=(side * columns, (side + title) * rows), layout="constrained")

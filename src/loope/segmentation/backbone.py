@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from loope.core.errors import LoopeError, require
 from loope.core.grid import Grid
 from loope.segmentation.labels import Labels, as_labels
-from loope.surgery.adapters.base import WrapperAdapter, adapter_for, register_adapter
+from loope.surgery.adapters.base import adapter_for
 from loope.surgery.state import attachment_of
 
 
@@ -159,20 +159,3 @@ def _check_classes(model: nn.Module, state: Mapping[str, Tensor], prefix: str, *
                 f"The checkpoint is for {len(theirs)} classes, the model for {len(own)}; make the model with "
                 f"classes={len(theirs)}, or load the parameters of its backbone only."
             )
-
-
-@register_adapter
-class SegmentationAdapter(WrapperAdapter):
-    """Encoders enter the backbone; their names and state are those of the whole model."""
-
-    model: SegmentationModel
-
-    @classmethod
-    def matches(cls, model: nn.Module) -> bool:
-        """SETR and Segmenter."""
-        return isinstance(model, SegmentationModel)
-
-    def inner(self) -> nn.Module:
-        """The backbone."""
-        backbone: nn.Module = self.model.backbone
-        return backbone

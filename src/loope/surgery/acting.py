@@ -18,8 +18,7 @@ from loope.encoders.similarity import encoder_similarity
 from loope.pesi_metric.functional import cosine_similarity
 from loope.pesi_metric.position_table import find_table, require_timm_model, set_aside, table_names
 from loope.surgery import specs
-from loope.surgery.adapters import libraries
-from loope.surgery.adapters.base import adapter_for
+from loope.surgery.adapters.base import adapter_for, build_model
 from loope.surgery.attach import encoder_for, resize
 from loope.surgery.checkpoint import KEY, attach_by, read_recipe
 from loope.surgery.rehearsal import EXTRA_STATE as SPEC
@@ -118,7 +117,7 @@ def _attached(
         recipe = read_recipe("The file", metadata, len(tensors))
         if compare:
             shapes = tensors.shapes() if isinstance(tensors, WeightsFile) else _shapes(tensors)
-            rehearse(partial(libraries.build, recipe["model"]), partial(attach_by, recipe), recipe["size"], shapes)
+            rehearse(partial(build_model, recipe["model"]), partial(attach_by, recipe), recipe["size"], shapes)
         return recipe["attach"], recipe, prefix
     if key is None:
         return None, None, ""
@@ -180,4 +179,4 @@ def _about(model: str | None) -> dict[str, Any]:
 
 def _on_meta(about: dict[str, Any]) -> nn.Module:
     with torch.device("meta"):
-        return libraries.build(about)
+        return build_model(about)

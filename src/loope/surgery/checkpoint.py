@@ -12,13 +12,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from loope.core.errors import LoopeError, require
+from loope.core.errors import LoopeError, MissingPackageError, require
 from loope.core.files import write_atomic
 from loope.surgery import pretrained, rehearsal, specs
-from loope.surgery.adapters import libraries
+from loope.surgery.adapters.base import build_model, describe_model
 from loope.surgery.attach import attach, resize
-from loope.surgery.state import as_if_detached, sole_attachment
-from loope.surgery.wrappers import require_merged, unwrapped
+from loope.surgery.state import as_if_detached, require_merged, sole_attachment, unwrapped
 
 KEY = "loope"
 FORMAT = 1
@@ -46,7 +45,7 @@ def save(model: nn.Module, path: str | Path, *, model_args: dict[str, Any] | Non
     try:
         from safetensors.torch import save as to_safetensors
     except ImportError:
-        raise LoopeError("Writing checkpoints needs safetensors: pip install 'loope[models]'.") from None
+        raise MissingPackageError("Writing checkpoints needs safetensors: pip install 'loope[models]'.") from None
     model = unwrapped(model)
     require_merged(model)
     attachment = sole_attachment(model)
@@ -54,7 +53,7 @@ def save(model: nn.Module, path: str | Path, *, model_args: dict[str, Any] | Non
     branch = attachment.branches[0]
     recipe: dict[str, Any] = {
         "format": FORMAT,
-        "model": libraries.describe(model, attachment.own_size, branch.channels, model_args or {}),
+        "model": describe_model(attachment.host.adapter, attachment.own_size, model_args or {}),
         "attach": attachment.spec,
         "size": list(branch.pixels),
         "dtype": str(next(branch.patch_embed.parameters()).dtype).removeprefix("torch."),
@@ -105,13 +104,13 @@ def _load_file(path: Path) -> nn.Module:
     try:
         from safetensors import SafetensorError, safe_open
     except ImportError:
-        raise LoopeError("Reading checkpoints needs safetensors: pip install 'loope[models]'.") from None
+        raise MissingPackageError("Reading checkpoints needs safetensors: pip install 'loope[models]'.") from None
     require(path.is_file(), f"There is no file {path}.")
     try:
         with safe_open(path, framework="pt") as file:
             recipe = read_recipe(path, file.metadata() or {}, len(file.keys()))
             _rehearse(path, recipe, file)
-            model = libraries.build(recipe["model"])
+            model = build_model(recipe["model"])
             attach_by(recipe, model)
             state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dictionary)
         for name, tensor in state.items():
@@ -160,7 +159,7 @@ def _rehearse(path: str | Path, recipe: dict[str, Any], file: Any) -> None:
     )
     spec = math.prod(shapes.get(rehearsal.EXTRA_STATE, ()))
     require(spec <= MOST_RECIPE, f"{path} describes its encoders in {spec:,} bytes, more than any model needs.")
-    rehearsal.rehearse(partial(libraries.build, recipe["model"]), partial(attach_by, recipe), recipe["size"], shapes)
+    rehearsal.rehearse(partial(build_model, recipe["model"]), partial(attach_by, recipe), recipe["size"], shapes)
 
 
 def attach_by(recipe: dict[str, Any], model: nn.Module) -> None:
@@ -184,8 +183,8 @@ def _advice(folder: Path) -> str:
 def _check_rebuilds(about: dict[str, Any], model: nn.Module) -> None:
     """The model as its name and arguments would build it must have the parameters and the traits that this one has."""
     with torch.device("meta"):
-        rebuilt = libraries.build(about)
-    different = []
+        rebuilt = build_model(about)
+    different = [] if type(rebuilt) is type(model) else [f"its class {type(model).__name__}"]
     for look in (_shapes, _traits):
         ours, theirs = as_if_detached(look(model)), look(rebuilt)
         different += sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))

@@ -10,10 +10,36 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from loope.core.errors import LoopeError
 from loope.core.grid import Grid
 from loope.encoders.resample import resample
-from loope.surgery import slots
 from loope.surgery.adapters.base import Adapter, Branch, Slot
+
+
+class Idle(nn.Parameter):
+    """A parameter that is out of use, and stays untrained when `requires_grad_` is called on everything around it.
+
+    PEFT does that to `modules_to_save`, and DDP does not take parameters that are trained but unused.
+    """
+
+    def requires_grad_(self, requires_grad: bool = True) -> Idle:
+        """Do nothing."""
+        return self
+
+
+@dataclass
+class Taken:
+    """What was taken from a slot, apart from the value itself.
+
+    Attributes:
+        trainable: whether each parameter was trained.
+        order: the names beside it, so that the state dict comes back in its order.
+        persistent: whether it was in the state dict; a table can be a buffer that is not.
+    """
+
+    trainable: list[bool]
+    order: list[str]
+    persistent: bool
 
 
 @dataclass(eq=False)
@@ -32,7 +58,7 @@ class Host:
     adapter: Adapter
     branches: list[Branch]
     own_grids: list[Grid]
-    taken: dict[str, tuple[Branch, Slot, slots.Taken]] = field(default_factory=dict)
+    taken: dict[str, tuple[Branch, Slot, Taken]] = field(default_factory=dict)
     frozen: list[nn.Parameter] = field(default_factory=list)
     note: str | None = None
 
@@ -45,7 +71,7 @@ class Host:
         for branch, grid in zip(self.branches, grids, strict=True):
             old, branch.grid = branch.grid, grid
             if branch.table is not None and any(slot is branch.table for _, slot, _ in self.taken.values()):
-                slots.lay(branch.table, zeros_for(branch))
+                lay(branch.table, zeros_for(branch))
             else:
                 fit_table(branch, old)
 
@@ -60,7 +86,7 @@ class Host:
 
 def zeros_for(branch: Branch) -> Tensor:
     """What stands in for the model's own table while it is set aside."""
-    return slots.zeros_like_table(branch.patch_embed, branch.table_prefix + branch.grid.size, branch.dim)
+    return zeros_like_table(branch.patch_embed, branch.table_prefix + branch.grid.size, branch.dim)
 
 
 def fit_table(branch: Branch, old: Grid) -> None:
@@ -72,3 +98,75 @@ def fit_table(branch: Branch, old: Grid) -> None:
         moved = torch.cat((table[:, :count], resample(table[:, count:], old, branch.grid)), dim=1)
     trained = isinstance(table, nn.Parameter)
     setattr(*branch.table, nn.Parameter(moved, table.requires_grad) if trained else moved)
+
+
+def take(slot: Slot, zeros: Tensor | None) -> tuple[nn.Module | Tensor, Taken]:
+    """Take out what sits in the slot and leave `zeros`, as a buffer outside the state dict, or None."""
+    module, name = slot
+    value = slot.value
+    home = _home(module, value)
+    if name not in home:
+        raise LoopeError(f"`{name}` of {type(module).__name__} is no parameter, buffer or module; register it as one.")
+    trainable = [parameter.requires_grad for parameter in _parameters(value)]
+    taken = Taken(trainable, list(home), name not in module._non_persistent_buffers_set)
+    for parameter in _parameters(value):
+        parameter.requires_grad_(False)
+        if type(parameter) is nn.Parameter:
+            parameter.__class__ = Idle  # in place: whoever has the parameter keeps it
+    if zeros is None:
+        home[name] = None
+    else:
+        del home[name]
+        lay(slot, zeros)
+    return value, taken
+
+
+def keep(own: nn.Module, key: str, value: nn.Module | Tensor, taken: Taken) -> None:
+    """Register what was taken with the module that keeps it."""
+    if isinstance(value, nn.Module):
+        own.add_module(key, value)
+    elif isinstance(value, nn.Parameter):
+        own.register_parameter(key, value)
+    else:
+        own.register_buffer(key, value, persistent=taken.persistent)
+
+
+def lay(slot: Slot, zeros: Tensor) -> None:
+    """Leave `zeros` in the slot."""
+    slot.module.register_buffer(slot.attribute, zeros, persistent=False)
+
+
+def give_back(slot: Slot, value: nn.Module | Tensor, taken: Taken) -> None:
+    """Put back what was taken, trained or not as it was, at its old place among its siblings."""
+    module, name = slot
+    module._buffers.pop(name, None)
+    module._non_persistent_buffers_set.discard(name)
+    for parameter, trainable in zip(_parameters(value), taken.trainable, strict=True):
+        if isinstance(parameter, Idle):
+            parameter.__class__ = nn.Parameter  # type: ignore[assignment]
+        parameter.requires_grad_(trainable)
+    home = _home(module, value)
+    home[name] = value
+    if not taken.persistent:
+        module._non_persistent_buffers_set.add(name)
+    siblings = {key: home[key] for key in (*taken.order, *home) if key in home}
+    home.clear()
+    home.update(siblings)
+
+
+def zeros_like_table(like: nn.Module, rows: int, dim: int) -> Tensor:
+    """`(1, rows, dim)` zeros on the device and in the dtype of a module's parameters."""
+    parameter = next(like.parameters())
+    return torch.zeros(1, rows, dim, device=parameter.device, dtype=parameter.dtype)
+
+
+def _home(module: nn.Module, value: object) -> dict[str, object]:
+    if isinstance(value, nn.Module):
+        return module._modules  # type: ignore[return-value]
+    return module._parameters if isinstance(value, nn.Parameter) else module._buffers  # type: ignore[return-value]
+
+
+def _parameters(value: nn.Module | Tensor) -> list[nn.Parameter]:
+    if isinstance(value, nn.Module):
+        return list(value.parameters())
+    return [value] if isinstance(value, nn.Parameter) else []

@@ -7,13 +7,13 @@ from typing import Any
 
 from torch import nn
 
-from loope.core.errors import LoopeError
+from loope.core.errors import MissingPackageError
 from loope.surgery.checkpoint import load, save
 
 try:
     from huggingface_hub import ModelHubMixin, hf_hub_download
 except ImportError:
-    raise LoopeError("The hub needs huggingface_hub: pip install huggingface_hub.") from None
+    raise MissingPackageError("The hub needs huggingface_hub: pip install huggingface_hub.") from None
 
 FILE = "model.safetensors"
 

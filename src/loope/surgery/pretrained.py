@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from loope.core.errors import LoopeError, require
 from loope.core.grid import as_grid
 from loope.surgery import rehearsal, specs
-from loope.surgery.adapters import made_by_transformers
+from loope.surgery.adapters.transformers import HuggingFaceAdapter, with_weights
 from loope.surgery.attach import attach, resize
 from loope.surgery.state import OURS, as_if_detached, sole_attachment
 
@@ -59,8 +59,8 @@ def load_folder(folder: Path) -> nn.Module:
     rehearsal.require_modest({"config": config, "attach": how}, len(state))
     shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
     about = {"class": architecture, "config": config}
-    rehearsal.build_bounded(partial(made_by_transformers.build, about), add, size, shapes)
-    model = made_by_transformers.with_weights(architecture, config, as_if_detached(state))
+    rehearsal.build_bounded(partial(HuggingFaceAdapter.build, about), add, size, shapes)
+    model = with_weights(architecture, config, as_if_detached(state))
     add(model)
     model.loope.load_state_dict({key.removeprefix(OURS): state[key] for key in state if key.startswith(OURS)})  # type: ignore[union-attr]
     return model.eval()

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from loope.surgery.state import Attachment, sole_attachment
-from loope.surgery.wrappers import unwrapped
+from loope.surgery.state import Attachment, sole_attachment, unwrapped
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -12,10 +13,10 @@ from torch.nn import functional as F
 from loope.core.errors import LoopeError, require
 from loope.core.grid import Grid
 from loope.encoders import PositionalEncoder
-from loope.surgery import slots, specs
+from loope.surgery import specs
 from loope.surgery.adapters.base import Branch
 from loope.surgery.hooks import AddToPatches, AddToPrefix, Attend, MixAfterBlock, Position, remove_hooks
-from loope.surgery.host import Host, fit_table, zeros_for
+from loope.surgery.host import Host, fit_table, give_back, keep, take, zeros_for
 
 T = TypeVar("T")
 # How the names of our weights begin, and among them those of the model's own encoding.
@@ -118,8 +119,8 @@ class Attachment(nn.Module):
                     continue
                 # The slot's name in the model, with slashes: a parameter's name may have no dots.
                 key = "/".join((*names[slot.module].split("."), slot.attribute)).lstrip("/")
-                value, taken = slots.take(slot, zeros_for(branch) if slot is branch.table else None)
-                slots.keep(self.own, key, value, taken)
+                value, taken = take(slot, zeros_for(branch) if slot is branch.table else None)
+                keep(self.own, key, value, taken)
                 self.host.taken[key] = (branch, slot, taken)
 
     def restore(self) -> None:
@@ -130,7 +131,7 @@ class Attachment(nn.Module):
         for key, (branch, slot, taken) in reversed(host.taken.items()):
             value = getattr(self.own, key)
             delattr(self.own, key)
-            slots.give_back(slot, value, taken)
+            give_back(slot, value, taken)
             if slot is branch.table:
                 fit_table(branch, old[id(branch)])
         host.taken.clear()
@@ -224,3 +225,26 @@ def sole_attachment(model: nn.Module) -> Attachment:
         "`model = peft_model.merge_and_unload()`.",
     )
     return found
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """The model inside DistributedDataParallel, DataParallel and torch.compile, which have no weights of their own."""
+    dynamo = sys.modules.get("torch._dynamo.eval_frame")  # not imported for the question: it takes seconds
+    compiled = () if dynamo is None else (dynamo.OptimizedModule,)
+    while True:
+        if isinstance(model, (nn.parallel.DistributedDataParallel, nn.DataParallel)):
+            model = model.module
+        elif isinstance(model, compiled):
+            model = model._orig_mod
+        else:
+            return model
+
+
+def require_merged(model: nn.Module) -> None:
+    """Raise `LoopeError` if PEFT's modules are in the model: a file could not say how to build them again."""
+    strange = next((each for each in model.modules() if type(each).__module__.startswith("peft.")), None)
+    require(
+        strange is None,
+        f"Expected a model without PEFT's modules, found a {type(strange).__name__}: merge them with `merged = "
+        "peft_model.merge_and_unload()` and save `merged`, or save the adapter alone with PEFT's save_pretrained.",
+    )
