@@ -1,4 +1,4 @@
-"""`attach` and `detach`: any encoder into any vision transformer, and out again."""
+"""`attach`, `detach` and `resize`."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ def attach(
     freeze_backbone: bool = False,
     **options: Any,
 ) -> nn.Module:
-    """Put an encoder, or several, into a timm or transformers model, in place; `loope.report` says what was done.
+    """Attach one or more encoders to a timm or transformers model, in place; see `loope.report` for the result.
 
     Args:
         model: a vision transformer, pretrained or not.
-        encoder: a name, or a list of names and (name, options) pairs whose encoders all act.
-        keep_own: leave the model's own encoding at work, and add to it; it is set aside otherwise.
-        prefix: what class, distillation and register tokens get: "none", no position, or "learned", a vector each, that
-            starts from the model's own.
-        freeze_backbone: train the encoder alone.
-        options: of the encoder, if there is one; `init="own"` starts "learned" from the model's own table.
+        encoder: a name, or a list of names and (name, options) pairs to use together.
+        keep_own: keep the model's own encoding active; by default it is stored but unused.
+        prefix: positions of class, distillation and register tokens: "none", or "learned", one vector each that starts
+            from the model's own.
+        freeze_backbone: train only the encoder.
+        options: options of a single encoder; `init="own"` initializes "learned" from the model's own table.
 
     Returns:
         The model, so that `model = attach(model, ...)` is safe.
 
     Raises:
-        LoopeError: if the model is not known, has something attached, or cannot take the encoder.
+        LoopeError: if the model is not supported, has encoders attached already, or cannot use the encoder.
     """
     adapter = adapter_for(model)
     require(
@@ -96,7 +96,7 @@ def attach(
 
 
 def detach(model: nn.Module) -> None:
-    """Take the encoders out and put the model's own encoding back, bit for bit.
+    """Remove the encoders and restore the model's own encoding, bit for bit.
 
     A model that was resized while attached keeps its size, with its own table resampled to it.
 
@@ -114,7 +114,7 @@ def detach(model: nn.Module) -> None:
 
 
 def resize(model: nn.Module, size: GridLike) -> None:
-    """Make a model take images of `size` (height, width) pixels: encoders and its own table are resampled.
+    """Change a model's image size to (height, width) pixels by resampling its encoders and its own table.
 
     Raises:
         LoopeError: if the size is not a multiple of the patch size.
@@ -165,7 +165,7 @@ def _chosen(encoder: EncoderChoice, options: dict[str, Any]) -> list[tuple[str, 
 
 
 def _default_prefix(init: str | None, branch: Branch, encoders: Sequence[PositionalEncoder]) -> str:
-    """What prefix tokens get if nobody says: what the encoder wants, and with the own table their own vectors."""
+    """Return the default `prefix`: "learned" if the encoder or a copied table asks for it."""
     wanted = (init == "own" and branch.table_prefix) or any(each.prefix == "learned" for each in encoders)
     return "learned" if wanted and branch.prefix else "none"
 
@@ -177,14 +177,14 @@ def _is_pair(value: Any) -> bool:
 
 
 def _try_resize(encoders: Sequence[PositionalEncoder], branch: Branch, pixels: Grid) -> None:
-    """Let copies of the encoders go first, so that one that cannot follow leaves the model as it was."""
+    """Resize copies of the encoders first, so that a failure leaves the model unchanged."""
     grid = Grid(max(1, pixels.height // branch.patch_size), max(1, pixels.width // branch.patch_size))
     for encoder in encoders:
         copy.deepcopy(encoder).resize(grid)
 
 
 def encoder_for(branch: Branch, name: str, options: dict[str, Any]) -> PositionalEncoder:
-    """A new encoder that fits a branch, on the CPU in float32."""
+    """Create an encoder for a branch, on the CPU in float32."""
     return create_encoder(
         name,
         branch.dim,
@@ -224,7 +224,7 @@ def _check_init(init: Any, chosen: list[tuple[str, dict[str, Any]]], branches: S
 
 
 def _copy_own_table(branch: Branch, encoder: PositionalEncoder) -> None:
-    assert isinstance(encoder, Learned)  # noqa: S101  (`_check_init` has seen to both)
+    assert isinstance(encoder, Learned)  # noqa: S101  (`_check_init` has checked both)
     assert branch.table is not None  # noqa: S101
     with torch.no_grad():
         encoder.table.copy_(branch.table.value[:, branch.table_prefix :])

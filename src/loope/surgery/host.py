@@ -1,4 +1,4 @@
-"""The model that something is attached to, as its hooks and its attachment see it."""
+"""The model that encoders are attached to, and its own encoding, taken out and put back."""
 
 from __future__ import annotations
 
@@ -17,24 +17,23 @@ from loope.surgery.adapters.base import Adapter, Branch, Slot
 
 
 class Idle(nn.Parameter):
-    """A parameter that is out of use, and stays untrained when `requires_grad_` is called on everything around it.
+    """An unused parameter that ignores `requires_grad_`.
 
-    PEFT does that to `modules_to_save`, and DDP does not take parameters that are trained but unused.
+    PEFT calls it on all of `modules_to_save`, and DDP rejects trainable parameters that are unused.
     """
 
     def requires_grad_(self, requires_grad: bool = True) -> Idle:
-        """Do nothing."""
         return self
 
 
 @dataclass
 class Taken:
-    """What was taken from a slot, apart from the value itself.
+    """How to restore the value of a slot.
 
     Attributes:
-        trainable: whether each parameter was trained.
-        order: the names beside it, so that the state dict comes back in its order.
-        persistent: whether it was in the state dict; a table can be a buffer that is not.
+        trainable: whether each parameter required gradients.
+        order: names of the siblings, to restore the order of the state dict.
+        persistent: whether it was in the state dict.
     """
 
     trainable: list[bool]
@@ -44,15 +43,15 @@ class Taken:
 
 @dataclass(eq=False)
 class Host:
-    """A model, its sequences of patch tokens, and what was taken from it.
+    """A model, its branches, and the parts of its own encoding that were taken out.
 
     Attributes:
-        adapter: the adapter of the model's family, which knows the model.
-        branches: its sequences of patch tokens.
-        own_grids: the grid of each branch when something was attached.
-        taken: places of the model's own encoding that are empty now, by the name under which the attachment keeps it.
+        adapter: the model's adapter.
+        branches: the model's sequences of patch tokens.
+        own_grids: the grid of each branch at the time of `attach`.
+        taken: slots that were emptied, by the name under which the attachment stores their value.
         frozen: parameters that `freeze_backbone` froze.
-        note: what a user should know of how the model starts.
+        note: a note on the initial accuracy, for the report.
     """
 
     adapter: Adapter
@@ -63,11 +62,11 @@ class Host:
     note: str | None = None
 
     def apply(self, step: str, *args: Any) -> Any:
-        """Call `model.loope`, whatever module is there now: PEFT replaces it for `modules_to_save`."""
+        """Call `model.loope`, which may be a wrapper: PEFT replaces it for `modules_to_save`."""
         return self.adapter.model.loope(step, *args)  # type: ignore[operator]
 
     def fit(self, grids: Sequence[Grid]) -> None:
-        """Move the branches, and tables that are in the model, to other grids; what is set aside stays as it is."""
+        """Move the branches and the tables in use to other grids; unused tables stay as they are."""
         for branch, grid in zip(self.branches, grids, strict=True):
             old, branch.grid = branch.grid, grid
             if branch.table is not None and any(slot is branch.table for _, slot, _ in self.taken.values()):
@@ -76,7 +75,7 @@ class Host:
                 fit_table(branch, old)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Host:
-        """Copy along with the model. Where a part of the model is copied alone, the copy serves the same model."""
+        """Copy along with the model; if only a part of the model is copied, keep serving the same model."""
         if id(self.adapter.model) not in memo:
             return self
         memo[id(self)] = made = object.__new__(type(self))
@@ -85,12 +84,12 @@ class Host:
 
 
 def zeros_for(branch: Branch) -> Tensor:
-    """What stands in for the model's own table while it is set aside."""
+    """Return the zeros that replace the model's own table while it is unused."""
     return zeros_like_table(branch.patch_embed, branch.table_prefix + branch.grid.size, branch.dim)
 
 
 def fit_table(branch: Branch, old: Grid) -> None:
-    """Resample the model's own table, if it is in its place, from `old` to the branch's grid."""
+    """Resample the model's own table, if it is in use, from `old` to the branch's grid."""
     if branch.table is None or branch.table.value is None or branch.grid == old:
         return
     table, count = branch.table.value, branch.table_prefix
@@ -101,7 +100,7 @@ def fit_table(branch: Branch, old: Grid) -> None:
 
 
 def take(slot: Slot, zeros: Tensor | None) -> tuple[nn.Module | Tensor, Taken]:
-    """Take out what sits in the slot and leave `zeros`, as a buffer outside the state dict, or None."""
+    """Take the value out of a slot and leave `zeros`, as a buffer outside the state dict, or None."""
     module, name = slot
     value = slot.value
     home = _home(module, value)
@@ -112,7 +111,7 @@ def take(slot: Slot, zeros: Tensor | None) -> tuple[nn.Module | Tensor, Taken]:
     for parameter in _parameters(value):
         parameter.requires_grad_(False)
         if type(parameter) is nn.Parameter:
-            parameter.__class__ = Idle  # in place: whoever has the parameter keeps it
+            parameter.__class__ = Idle  # in place, so that references to the parameter stay valid
     if zeros is None:
         home[name] = None
     else:
@@ -122,7 +121,7 @@ def take(slot: Slot, zeros: Tensor | None) -> tuple[nn.Module | Tensor, Taken]:
 
 
 def keep(own: nn.Module, key: str, value: nn.Module | Tensor, taken: Taken) -> None:
-    """Register what was taken with the module that keeps it."""
+    """Register a taken value in the module that stores it."""
     if isinstance(value, nn.Module):
         own.add_module(key, value)
     elif isinstance(value, nn.Parameter):
@@ -132,12 +131,12 @@ def keep(own: nn.Module, key: str, value: nn.Module | Tensor, taken: Taken) -> N
 
 
 def lay(slot: Slot, zeros: Tensor) -> None:
-    """Leave `zeros` in the slot."""
+    """Put `zeros` into the slot, as a buffer outside the state dict."""
     slot.module.register_buffer(slot.attribute, zeros, persistent=False)
 
 
 def give_back(slot: Slot, value: nn.Module | Tensor, taken: Taken) -> None:
-    """Put back what was taken, trained or not as it was, at its old place among its siblings."""
+    """Restore a taken value, its `requires_grad` and its position among its siblings."""
     module, name = slot
     module._buffers.pop(name, None)
     module._non_persistent_buffers_set.discard(name)
@@ -155,7 +154,7 @@ def give_back(slot: Slot, value: nn.Module | Tensor, taken: Taken) -> None:
 
 
 def zeros_like_table(like: nn.Module, rows: int, dim: int) -> Tensor:
-    """`(1, rows, dim)` zeros on the device and in the dtype of a module's parameters."""
+    """Return `(1, rows, dim)` zeros with the device and dtype of a module's parameters."""
     parameter = next(like.parameters())
     return torch.zeros(1, rows, dim, device=parameter.device, dtype=parameter.dtype)
 

@@ -33,23 +33,23 @@ class Slot(NamedTuple):
 
 @dataclass(eq=False)
 class Branch:
-    """One sequence of patch tokens in a model; most models have one, CrossViT has two.
+    """A sequence of patch tokens in a model; most models have one, CrossViT has two.
 
     Attributes:
-        patch_embed: takes images first, gives patch tokens `(B, N, D)` or `(B, h, w, D)`.
-        blocks: the transformer blocks, whose outputs are `(B, P + N, D)`.
+        patch_embed: maps images, its first argument, to patch tokens `(B, N, D)` or `(B, h, w, D)`.
+        blocks: the transformer blocks; they return `(B, P + N, D)`.
         attentions: the attention module of each block.
         dim: width D of the tokens.
         heads: attention heads.
-        grid: the grid of patches at the model's own image size.
+        grid: the grid of patches at the model's image size.
         patch_size: side of a patch in pixels.
         channels: channels of the image.
         prefix: number P of class, distillation and register tokens before the patches in the blocks.
-        table: where the model's own additive table `(1, P' + N, D)` sits, if it has one.
-        table_prefix: number P' of prefix tokens that this table has vectors for.
-        entry: a module whose first input are all tokens, after positions were added; needed for `prefix="learned"`.
-        own: where else the model's own encoding sits (a bias table, a rotary module); None there must switch it off.
-        name: tells branches apart in reports.
+        table: slot of the model's own additive position table `(1, P' + N, D)`, if it has one.
+        table_prefix: number P' of prefix tokens in that table.
+        entry: a module whose first input is all tokens, positions included; needed for `prefix="learned"`.
+        own: slots of the rest of the model's own encoding (bias tables, rotary modules); None must disable each.
+        name: identifies the branch in reports and state dicts.
     """
 
     patch_embed: nn.Module
@@ -66,8 +66,8 @@ class Branch:
     entry: nn.Module | None = None
     own: Sequence[Slot] = ()
     name: str = "patches"
-    # Grids met so far, by their number of patches: attention sees tokens only, also when a checkpointed block runs
-    # again in the backward pass. Two grids of equal size in one backward pass with checkpointing are not told apart.
+    # Grids seen so far, by number of patches: attention sees tokens only, also when a checkpointed block is recomputed
+    # in the backward pass. Two grids with equally many patches in one such backward pass cannot be distinguished.
     met: dict[int, Grid] = field(default_factory=dict)
     latest: int = 0
 
@@ -76,22 +76,22 @@ class Branch:
 
     @property
     def pixels(self) -> Grid:
-        """The size of the images."""
+        """Return the image size in pixels."""
         return Grid(self.grid.height * self.patch_size, self.grid.width * self.patch_size)
 
     @property
     def slots(self) -> list[Slot]:
-        """Every place of the model's own encoding."""
+        """Return all slots of the model's own encoding."""
         return [*([self.table] if self.table else []), *self.own]
 
     def meet(self, grid: Grid) -> None:
-        """Remember the grid of the images that are under way."""
+        """Remember the grid of the current images."""
         self.met[grid.size] = grid
         self.latest = grid.size
 
     def grid_of(self, tokens: int) -> Grid:
-        """The grid of a sequence of `tokens` tokens, prefix included."""
-        tokens = operator.index(tokens)  # while tracing, a shape is made of tensors
+        """Return the grid of a sequence of `tokens` tokens, prefix included."""
+        tokens = operator.index(tokens)  # shapes are tensors while tracing
         patches = tokens - self.prefix
         if patches not in self.met:
             raise LoopeError(
