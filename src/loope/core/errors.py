@@ -1,13 +1,13 @@
-"""One family of errors: each message says what was expected, what came and what to do."""
+"""The error family: each message says what was expected, what was given and what to do."""
 
 from collections.abc import Iterable
 from difflib import SequenceMatcher
 
-LONGEST = 200  # letters of an unknown name that are compared and shown
+LONGEST = 200  # characters of an unknown name that are compared and shown
 
 
 class LoopeError(ValueError):
-    """Raised for every mistake a user can make; the message says what would do instead."""
+    """Base class of all errors that loope raises; the message says what to do instead."""
 
 
 class MissingPackageError(LoopeError, ImportError):
@@ -15,7 +15,7 @@ class MissingPackageError(LoopeError, ImportError):
 
 
 class LoopeWarning(UserWarning):
-    """Given with results that are right as defined, but easily misread; the message says what to look at instead."""
+    """Warns of results that are correct by definition but easily misread."""
 
 
 def require(condition: bool, message: str) -> None:
@@ -25,8 +25,8 @@ def require(condition: bool, message: str) -> None:
 
 
 def nearest_first(name: str, names: Iterable[str]) -> list[str]:
-    """`names`, those most like `name` first: those that start with it, those that contain it, the rest by letters."""
-    name = name[:LONGEST]  # comparing letters takes time that grows with the length
+    """Sort `names` by similarity to `name`: those that start with it, those that contain it, then by characters."""
+    name = name[:LONGEST]  # the time to compare grows with the length
 
     def distance(known: str) -> tuple[bool, bool, float, str]:
         return not known.startswith(name), name not in known, -SequenceMatcher(None, name, known).ratio(), known
@@ -35,7 +35,7 @@ def nearest_first(name: str, names: Iterable[str]) -> list[str]:
 
 
 def unknown(what: str, name: object, names: Iterable[str]) -> LoopeError:
-    """The error for a name that does not exist, listing those that do, nearest first."""
+    """Return the error for an unknown name, listing the known ones, nearest first."""
     told = repr(name)
     shown = told if len(told) <= LONGEST else f"{told[:LONGEST]}..."
     return LoopeError(f"Unknown {what} {shown}; use one of: {', '.join(nearest_first(str(name), names))}.")
@@ -49,7 +49,7 @@ def one_of(what: str, value: object, choices: Iterable[str]) -> None:
 
 
 def require_multiple(name: str, value: int, factor: int, who: str) -> None:
-    """Raise `LoopeError` unless `factor` divides `value`; the message names the nearest values that would do.
+    """Raise `LoopeError` unless `factor` divides `value`; the message names the nearest valid values.
 
     Examples:
         >>> require_multiple("dim", 190, 4, "'sincos2d'")

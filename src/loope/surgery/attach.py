@@ -104,7 +104,7 @@ def detach(model: nn.Module) -> None:
         LoopeError: if nothing is attached.
     """
     attachment = sole_attachment(model)
-    require(not attachment.baked, "The model was frozen for deployment, and its own encoding dropped; load it anew.")
+    require(not attachment.baked, "The model was baked for deployment and its own encoding dropped; load it again.")
     attachment.unwire()
     restore_methods(model)
     attachment.restore()
@@ -128,7 +128,7 @@ def resize(model: nn.Module, size: GridLike) -> None:
         nearest = "x".join(str(max(side, round(length / side) * side)) for length in pixels)
         raise LoopeError(f"The size must be a multiple of the patch size {side}, got {pixels}; use {nearest}.")
     if attachment:
-        require(not attachment.baked or pixels == branches[0].pixels, "The model is frozen for its size; load it anew.")
+        require(not attachment.baked or pixels == branches[0].pixels, "The model is baked for its size; load it again.")
         for number, branch in enumerate(branches):
             _try_resize(attachment.encoders_of(number), branch, pixels)
     adapter.set_geometry(pixels)

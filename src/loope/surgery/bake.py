@@ -39,9 +39,7 @@ class Baked(PositionalEncoder):
             LoopeError: if the grid differs from the baked one.
         """
         if grid != self.grid:
-            raise LoopeError(
-                f"The model was frozen for a grid of {self.grid}, got {grid}; freeze a copy for that size."
-            )
+            raise LoopeError(f"The model was baked for a grid of {self.grid}, got {grid}; bake a copy for that size.")
         return self.value[layer if len(self.value) > 1 else 0]
 
 
@@ -78,7 +76,7 @@ def bake(model: nn.Module, size: GridLike) -> None:
         size: (height, width) of the images.
     """
     attachment = sole_attachment(model)
-    require(not attachment.baked, "The model is frozen already; freeze a copy made before for another size.")
+    require(not attachment.baked, "The model is baked already; for another size, bake a copy made before.")
     resize(model, size)
     model.eval().requires_grad_(False)
     attachment.unwire()

@@ -49,7 +49,7 @@ def save(model: nn.Module, path: str | Path, *, model_args: dict[str, Any] | Non
     model = unwrapped(model)
     require_merged(model)
     attachment = sole_attachment(model)
-    require(not attachment.baked, "A frozen model is for deployment; save the model before loope.bake.")
+    require(not attachment.baked, "A baked model cannot be saved; save the model before loope.bake.")
     branch = attachment.branches[0]
     recipe: dict[str, Any] = {
         "format": FORMAT,
