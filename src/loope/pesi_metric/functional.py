@@ -158,7 +158,7 @@ def cosine_similarity(embedding: Tensor) -> Tensor:
     Rounded to multiples of 2^-40, so that similarities that are equal in exact arithmetic have equal ranks.
 
     Raises:
-        LoopeError: for more cells than `loope.core.limits.MOST_CELLS_COMPARED`; `pesi` measures those without storing E.
+        LoopeError: for more cells than `loope.core.limits.MOST_CELLS_COMPARED`; `pesi` does not store E.
     """
     vectors, grid = unit_vectors(embedding)
     require_comparable(grid)

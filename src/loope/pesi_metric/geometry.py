@@ -68,7 +68,7 @@ class Geometry:
         return self._look_up(self._ring, centres)
 
     def bucket(self, centres: slice) -> Tensor:
-        """Return the direction bucket of each cell from each centre, `(C, N)` int64; the centre itself is in bucket 0."""
+        """Return the direction bucket of each cell from each centre, `(C, N)` int64; 0 for the centre itself."""
         return self._look_up(self._bucket, centres)
 
     def squared_distance(self, centres: slice) -> Tensor:

@@ -60,8 +60,8 @@ def _explained(rows: Callable[[slice], Tensor], place: Geometry) -> Tensor:
 def nearness_correlation(similarity: Tensor, grid: GridLike) -> Tensor:
     """Return Spearman's correlation of similarity and nearness (minus the distance) over all pairs of different cells.
 
-    1: of any two pairs, anywhere on the grid, the closer one is more similar. Unlike M_U and M_D, it also compares pairs
-    with different centres, and needs no rings, buckets or ceiling.
+    1: of any two pairs, anywhere on the grid, the closer one is more similar. Unlike M_U and M_D, it also compares
+    pairs with different centres, and needs no rings, buckets or ceiling.
 
     Args:
         similarity: `(N, N)` or `(B, N, N)` float.
