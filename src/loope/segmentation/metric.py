@@ -60,8 +60,8 @@ class SegmentationScore(Metric):
     """Pixel accuracy, mIoU, mDice, MCC and boundary F1.
 
     A border pixel has a neighbour (of four) of another class; it is correct if the other segmentation has a border
-    pixel of the same class within the tolerance, in Euclidean distance. Void is ignored. Counts are summed over batches and
-    processes, so scores are those of the dataset, not means over images.
+    pixel of the same class within the tolerance, in Euclidean distance. Void is ignored. Counts are summed over batches
+    and processes, so scores are those of the dataset, not means over images.
 
     Args:
         classes: number of classes.
