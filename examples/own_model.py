@@ -1,4 +1,7 @@
-"""Attach any encoder to a model of one's own: a small ViT and the adapter that describes it."""
+"""Attach any encoder to your own model, save it and load it: a small ViT and its adapter."""
+
+import tempfile
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -46,11 +49,11 @@ class Patches(nn.Module):
 
 
 class SmallViT(nn.Module):
-    def __init__(self, size=32, patch=8, dim=48, depth=2, heads=3, classes=5):
+    def __init__(self, size=(32, 32), patch=8, dim=48, depth=2, heads=3, classes=5):
         super().__init__()
-        self.size, self.patch = (size, size), patch
+        self.size, self.patch = tuple(size), patch
         self.patches = Patches(dim, patch)
-        self.positions = nn.Parameter(torch.randn(1, (size // patch) ** 2, dim))
+        self.positions = nn.Parameter(torch.randn(1, (size[0] // patch) * (size[1] // patch), dim))
         self.blocks = nn.Sequential(*(Block(dim, heads) for _ in range(depth)))
         self.head = nn.Linear(dim, classes)
 
@@ -61,7 +64,7 @@ class SmallViT(nn.Module):
 
 @loope.register_adapter
 class SmallViTAdapter(loope.Adapter):
-    """What loope must know of the model: four methods."""
+    """What loope must know of the model. `describe` and `build` are needed only to save and load it."""
 
     @classmethod
     def matches(cls, model):
@@ -90,6 +93,15 @@ class SmallViTAdapter(loope.Adapter):
     def set_geometry(self, size):
         self.model.size = tuple(size)
 
+    def describe(self, size, args):
+        model, branch = self.model, self.branches()[0]
+        found = {"patch": model.patch, "dim": branch.dim, "depth": len(branch.blocks), "heads": branch.heads}
+        return {"args": {"size": list(size), **found, "classes": model.head.out_features, **args}}
+
+    @classmethod
+    def build(cls, about):
+        return SmallViT(**about["args"])
+
 
 if __name__ == "__main__":
     model, images = SmallViT().eval(), torch.randn(2, 3, 32, 32)
@@ -101,3 +113,9 @@ if __name__ == "__main__":
         loope.detach(model)
     assert torch.equal(model(images), own)
     print("detached: the model is itself again, bit for bit")
+
+    loope.attach(model, "loope")
+    with tempfile.TemporaryDirectory() as folder:
+        loaded = loope.load(loope.save(model, Path(folder) / "small_vit.safetensors"))
+    assert torch.equal(loaded(images), model(images))
+    print("saved and loaded")

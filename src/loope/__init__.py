@@ -6,7 +6,11 @@ The public names are loaded when first used, so that `import loope` and `loope -
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from loope.core.plugins import register_plugin
+
 __version__ = "0.1.0"
+
+register_plugin("loope", "loope.segmentation")  # builds SETR and Segmenter when `loope.load` finds them in a file
 
 _HOME = {
     "LoopeError": "loope.core.errors",

@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -10,12 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import rankdata, spearmanr
 
+import loope
 from loope.core.errors import LoopeError, nearest_first, one_of, require_multiple, unknown
 from loope.core.files import write_atomic
 from loope.core.grid import Grid, as_grid, as_positive, as_size
+from loope.core.packages import require_packages
 from loope.core.plain import to_json
 from loope.core.ranks import average_ranks, spearman
 from loope.core.registry import Registry
+from loope.surgery.adapters.base import build_model
 
 numbers = st.lists(st.integers(-5, 5), min_size=2, max_size=30)
 
@@ -144,3 +148,32 @@ def test_json_has_no_nan():
         "rows": [[None, 1.5], {"n": None}],
         "name": "x",
     }
+
+
+def _safetensors_is_missing(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "safetensors", None)
+    (tmp_path / "m.safetensors").touch()
+    loope.load(tmp_path / "m.safetensors")
+
+
+def _matplotlib_is_missing(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    loope.plots.orders([loope.create_order("gilbert", 2, 2)])
+
+
+def _timm_is_missing(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "timm", None)
+    build_model({"library": "timm", "name": "vit_tiny_patch16_224", "args": {}})
+
+
+def _a_package_is_missing(monkeypatch, tmp_path):
+    require_packages("The test", "moon", "rocket_science")
+
+
+@pytest.mark.parametrize(
+    "use", [_safetensors_is_missing, _matplotlib_is_missing, _timm_is_missing, _a_package_is_missing]
+)
+def test_missing_packages_are_import_errors_of_our_family(use, monkeypatch, tmp_path):
+    with pytest.raises(ImportError, match=r"pip install 'loope\[") as shown:
+        use(monkeypatch, tmp_path)
+    assert isinstance(shown.value, loope.LoopeError)

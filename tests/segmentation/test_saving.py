@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 import loope
 from loope.segmentation import SETR, Segmenter
 from loope.segmentation.labels import Labels
-from loope.surgery.adapters import libraries
+from loope.surgery.adapters.base import build_model
 from tests.segmentation.tiny import ARGS, DECODERS, images, make, vit
 
 LABELS = Labels("traffic", ("road", "car", "sky"), ((128, 64, 128), (0, 0, 142), (70, 130, 180)))
@@ -102,7 +102,7 @@ def test_recipes_that_are_damaged_or_hostile(change, tmp_path):
 
 def test_only_known_libraries_are_asked():
     with pytest.raises(loope.LoopeError, match="Unknown library 'os'; use one of: "):
-        libraries.build({"library": "os"})
+        build_model({"library": "os"})
 
 
 def test_subclasses_of_ones_own_cannot_be_built_from_a_file(tmp_path):
@@ -111,5 +111,5 @@ def test_subclasses_of_ones_own_cannot_be_built_from_a_file(tmp_path):
 
     model = Mine(vit(), 3)
     loope.attach(model, "gilbert")
-    with pytest.raises(loope.LoopeError, match=r"made by timm\.create_model, transformers or loope\.models, got Mine"):
+    with pytest.raises(loope.LoopeError, match="got Mine"):
         loope.save(model, tmp_path / "m.safetensors", model_args=ARGS)

@@ -105,7 +105,7 @@ def test_freezing_bakes_what_is_static(encoder, name):
     assert bool(kept) == (encoder in live)
     assert not any(parameter.requires_grad for parameter in frozen.parameters())
     assert not list(frozen.loope.own.parameters())
-    with pytest.raises(loope.LoopeError, match="frozen for deployment"):
+    with pytest.raises(loope.LoopeError, match="baked for deployment"):
         loope.detach(frozen)
     with pytest.raises(loope.LoopeError, match="save the model before"):
         loope.save(frozen, "never.safetensors")
@@ -115,7 +115,7 @@ def test_a_frozen_model_refuses_other_sizes():
     model = vit(dynamic_img_size=True).eval()
     loope.attach(model, "gilbert")
     loope.bake(model, (32, 32))
-    with pytest.raises(loope.LoopeError, match="frozen for a grid of 4x4, got 8x8"):
+    with pytest.raises(loope.LoopeError, match="baked for a grid of 4x4, got 8x8"):
         predict(model, torch.randn(1, 3, 64, 64))
     xy = vit().eval()
     loope.attach(xy, "loope", inputs="xy")  # sees no image, so it can be baked
@@ -220,7 +220,7 @@ def test_frozen_models_stay_at_their_size():
     loope.bake(model, (32, 32))
     assert not model.training
     for call in (lambda: loope.resize(model, (16, 64)), lambda: loope.bake(model, (16, 64))):
-        with pytest.raises(loope.LoopeError, match="frozen"):
+        with pytest.raises(loope.LoopeError, match="baked"):
             call()
 
 

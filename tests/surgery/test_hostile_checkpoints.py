@@ -31,13 +31,13 @@ def timm_model(name: str = "vit_tiny_patch16_224", **args) -> dict:
 @pytest.fixture
 def built(monkeypatch):
     """Where models were built, and how many parameters were made."""
-    places, made, build = [], [], checkpoint.libraries.build
+    places, made, build = [], [], checkpoint.build_model
 
     def watched(about):
         places.append(torch.empty(0).device.type)
         return build(about)
 
-    monkeypatch.setattr(checkpoint.libraries, "build", watched)
+    monkeypatch.setattr(checkpoint, "build_model", watched)
     hook = register_module_parameter_registration_hook(lambda module, name, tensor: made.append(tuple(tensor.shape)))
     yield places, made
     hook.remove()
@@ -154,7 +154,7 @@ def test_a_pipe_is_no_file(tmp_path):
 
 
 def test_other_threads_build_what_they_like_meanwhile(saved, monkeypatch):
-    build, built_elsewhere = checkpoint.libraries.build, []
+    build, built_elsewhere = checkpoint.build_model, []
 
     def meanwhile(about):
         def elsewhere():
@@ -165,6 +165,6 @@ def test_other_threads_build_what_they_like_meanwhile(saved, monkeypatch):
         thread.join()
         return build(about)
 
-    monkeypatch.setattr(checkpoint.libraries, "build", meanwhile)
+    monkeypatch.setattr(checkpoint, "build_model", meanwhile)
     assert torch.equal(predict(loope.load(saved)), predict(loope.load(saved)))
     assert built_elsewhere

@@ -32,7 +32,7 @@ def explore(
     """
     import os
 
-    from loope.core.errors import LoopeError
+    from loope.core.errors import MissingPackageError
 
     try:
         import torch
@@ -41,7 +41,7 @@ def explore(
         from loope.explorer.middleware import is_loopback
         from loope.explorer.server import create_server
     except ImportError:
-        raise LoopeError("The explorer needs its server: pip install 'loope[explore]'.") from None
+        raise MissingPackageError("The explorer needs its server: pip install 'loope[explore]'.") from None
     if export is not None:
         _export(export)
         return

@@ -1,17 +1,21 @@
-"""One family of errors: each message says what was expected, what came and what to do."""
+"""The error family: each message says what was expected, what was given and what to do."""
 
 from collections.abc import Iterable
 from difflib import SequenceMatcher
 
-LONGEST = 200  # letters of an unknown name that are compared and shown
+LONGEST = 200  # characters of an unknown name that are compared and shown
 
 
 class LoopeError(ValueError):
-    """Raised for every mistake a user can make; the message says what would do instead."""
+    """Base class of all errors that loope raises; the message says what to do instead."""
+
+
+class MissingPackageError(LoopeError, ImportError):
+    """Raised when an optional package is not installed; the message has the `pip install` command."""
 
 
 class LoopeWarning(UserWarning):
-    """Given with results that are right as defined, but easily misread; the message says what to look at instead."""
+    """Warns of results that are correct by definition but easily misread."""
 
 
 def require(condition: bool, message: str) -> None:
@@ -21,8 +25,8 @@ def require(condition: bool, message: str) -> None:
 
 
 def nearest_first(name: str, names: Iterable[str]) -> list[str]:
-    """`names`, those most like `name` first: those that start with it, those that contain it, the rest by letters."""
-    name = name[:LONGEST]  # comparing letters takes time that grows with the length
+    """Sort `names` by similarity to `name`: those that start with it, those that contain it, then by characters."""
+    name = name[:LONGEST]  # the time to compare grows with the length
 
     def distance(known: str) -> tuple[bool, bool, float, str]:
         return not known.startswith(name), name not in known, -SequenceMatcher(None, name, known).ratio(), known
@@ -42,7 +46,7 @@ def told(value: object) -> str:
 
 
 def unknown(what: str, name: object, names: Iterable[str]) -> LoopeError:
-    """The error for a name that does not exist, listing those that do, nearest first."""
+    """Return the error for an unknown name, listing the known ones, nearest first."""
     known = nearest_first(name if isinstance(name, str) else "", names)
     return LoopeError(f"Unknown {what} {told(name)}; use one of: {', '.join(known)}.")
 
@@ -55,7 +59,7 @@ def one_of(what: str, value: object, choices: Iterable[str]) -> None:
 
 
 def require_multiple(name: str, value: int, factor: int, who: str) -> None:
-    """Raise `LoopeError` unless `factor` divides `value`; the message names the nearest values that would do.
+    """Raise `LoopeError` unless `factor` divides `value`; the message names the nearest valid values.
 
     Examples:
         >>> require_multiple("dim", 190, 4, "'sincos2d'")

@@ -1,4 +1,4 @@
-"""Writing files so that a reader sees all of one or none of it, also after a crash or a power cut."""
+"""Atomic file writes, also across crashes and power cuts."""
 
 import os
 import secrets
@@ -7,19 +7,19 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-# Never an existing file, and never through a link that someone has put in its place. Windows has other flags.
+# Never open an existing file or follow a link. Windows has other flags.
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 _FOLDER = getattr(os, "O_DIRECTORY", None)
 
 
 @contextmanager
 def replacing(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
-    """Open a temporary file beside `path` that takes its place at the end; an interrupted write leaves what was there.
+    """Open a temporary file that replaces `path` at the end; an interrupted write leaves `path` unchanged.
 
     Args:
-        path: the file to write; folders that are missing are made. If it is a link, the link is replaced.
-        durable: wait until the disk has it. Not for files that are worth nothing after a crash, or thousands of
-            small ones that can be made again.
+        path: the file to write. Missing folders are created; a link is replaced.
+        durable: wait until the data is on disk. Not needed for temporary files, or thousands of small files that can
+            be written again.
     """
     make_folder(path.parent)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
@@ -47,10 +47,10 @@ def write_atomic(path: Path, data: bytes | str, *, durable: bool = True) -> Path
 
 
 def write_new(path: Path, data: bytes) -> None:
-    """Write a file that does not exist yet, and force it to disk.
+    """Write a new file and sync it to disk.
 
     Raises:
-        FileExistsError: if there is something of that name, be it a link to nowhere.
+        FileExistsError: if the path exists, even as a broken link.
     """
     with os.fdopen(os.open(path, _NEW, 0o666), "wb") as file:
         file.write(data)
@@ -59,7 +59,7 @@ def write_new(path: Path, data: bytes) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and its missing parents, and force their names to disk."""
+    """Create a folder and its missing parents, and sync them to disk."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True)
     for folder in missing:
@@ -67,7 +67,7 @@ def make_folder(path: Path) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Force a folder's own entries to disk: without it a rename may be lost with the power."""
+    """Sync a folder's entries to disk; otherwise a power cut may undo a rename."""
     if _FOLDER is None:  # Windows cannot open a folder
         return
     folder = os.open(path, os.O_RDONLY | _FOLDER)

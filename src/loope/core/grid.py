@@ -1,4 +1,4 @@
-"""The grid of patches: its size, its cells' coordinates, and the image that fits it."""
+"""The grid of patches: its size and the coordinates of its cells."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class Grid(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The number of cells."""
+        """Return the number of cells."""
         return self.height * self.width
 
     def __str__(self) -> str:
         return f"{self.height}x{self.width}"
 
     def coordinates(self, device: Any = None) -> tuple[Tensor, Tensor]:
-        """Row and column of every cell: two `(N,)` int64 tensors."""
+        """Return row and column of every cell: two `(N,)` int64 tensors."""
         import torch
 
         rows = torch.arange(self.height, device=device)
@@ -48,7 +48,7 @@ class Grid(NamedTuple):
         return rows.repeat_interleave(self.width), columns.repeat(self.height)
 
     def unit_coordinates(self) -> tuple[Tensor, Tensor]:
-        """Row and column of every cell, each axis from -1 to 1 (0 if it has one cell): two `(N,)` float64 tensors."""
+        """Return row and column of every cell, scaled to -1..1 (0 for a single cell): two `(N,)` float64 tensors."""
         rows, columns = self.coordinates()
         return _to_unit(rows.double(), self.height), _to_unit(columns.double(), self.width)
 

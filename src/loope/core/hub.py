@@ -1,4 +1,4 @@
-"""Weights from the model hub, without waiting for a network that is not there."""
+"""Download weights from the model hub without long waits if there is no network."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from urllib.request import Request, urlopen
 
 from loope.core.errors import LoopeError
 
-PATIENCE = 5.0  # seconds for a first answer; the hub's own client tries for most of a minute
+PATIENCE = 5.0  # seconds for a first answer; the hub's own client tries for almost a minute
 FILES = ("model.safetensors", "pytorch_model.bin")
 
 
 def missing_weights(model: str) -> str | None:
-    """Why the weights of a timm model cannot be had, or None if nothing speaks against trying.
+    """Return why the weights of a timm model are unavailable, or None if a download may succeed.
 
     Args:
         model: a name that timm knows.
@@ -42,20 +42,20 @@ def missing_weights(model: str) -> str | None:
 def hub_or_cache() -> Iterator[None]:
     """Download with `huggingface_hub`; if the hub does not answer within `PATIENCE` seconds, use only its local cache.
 
-    By itself it asks for every file six times, and waits in between.
+    By default `huggingface_hub` retries every file six times, with pauses.
 
     Raises:
-        LoopeError: if the hub does not answer, and what is wanted is not in the cache.
+        LoopeError: if the hub does not answer and the file is not in the cache.
     """
     try:
         from huggingface_hub import constants
-    except ImportError:  # then nothing is asked of it
+    except ImportError:  # then nothing is downloaded with it
         yield
         return
     before = constants.HF_HUB_OFFLINE, socket.getdefaulttimeout()
     silent = not constants.HF_HUB_OFFLINE and not answers(_endpoint())
     constants.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE or silent
-    socket.setdefaulttimeout(PATIENCE)  # for weights that lie elsewhere
+    socket.setdefaulttimeout(PATIENCE)  # for weights from other servers
     try:
         yield
     except OSError as error:
@@ -68,21 +68,21 @@ def hub_or_cache() -> Iterator[None]:
 
 
 def answers(address: str) -> bool:
-    """Whether a server says anything within `PATIENCE` seconds. Proxies are used as the environment says."""
+    """Return whether a server answers within `PATIENCE` seconds, through the environment's proxies."""
     if not address.startswith(("http://", "https://")):
         return False
     answered = threading.Event()
 
     def ask() -> None:
         try:
-            urlopen(Request(address, method="HEAD"), timeout=PATIENCE).close()  # noqa: S310 (looked at above)
-        except HTTPError as error:  # an answer all the same
+            urlopen(Request(address, method="HEAD"), timeout=PATIENCE).close()  # noqa: S310 (checked above)
+        except HTTPError as error:  # still an answer
             error.close()
         except OSError:
             return
         answered.set()
 
-    # In a thread: looking up a name has no time limit of its own.
+    # In a thread: name resolution has no timeout.
     asking = threading.Thread(target=ask, daemon=True)
     asking.start()
     asking.join(PATIENCE)

@@ -1,7 +1,7 @@
-"""The one way to open an image file: few formats, a limit on its size, and every failure as one error.
+"""Read image files safely: few formats, a size limit, and one error type.
 
 Pillow tries each format it knows on any file, whatever its name, and for some of them starts other programs
-(Ghostscript for EPS). Here only plain image formats are tried.
+(Ghostscript for EPS). Only plain image formats are tried here.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from loope.core.errors import LoopeError
+from loope.core.errors import LoopeError, MissingPackageError
 from loope.core.limits import MOST_PIXELS
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
 
 
 class ImageError(LoopeError):
-    """An image that cannot be read; the message is the reason, to follow the image's name."""
+    """Raised if an image cannot be read; the message is the reason, to be appended to the image's name."""
 
 
 def read_image(
@@ -30,9 +30,9 @@ def read_image(
 
     Args:
         source: the file, or its content.
-        mode: Pillow's name of the pixels wanted; None for those of the file.
-        upright: turn a photograph as its EXIF data say.
-        most: pixels that it may have, which its first bytes say before any of them is decoded.
+        mode: Pillow's mode to convert to; None keeps that of the file.
+        upright: rotate the image as its EXIF data says.
+        most: maximum number of pixels, checked before decoding.
 
     Raises:
         ImageError: if there is no such file, or it is none of `FORMATS`, damaged, or too large.
@@ -52,7 +52,7 @@ def _decode(file: IO[bytes], size: int, mode: str | None, upright: bool, most: i
     try:
         from PIL import Image, ImageOps, UnidentifiedImageError
     except ImportError:
-        raise LoopeError("Reading images needs pillow: pip install 'loope[explore]'.") from None
+        raise MissingPackageError("Reading images needs pillow: pip install 'loope[explore]'.") from None
 
     too_large = f"an image may have up to {most:,} pixels"
     try:
@@ -61,7 +61,7 @@ def _decode(file: IO[bytes], size: int, mode: str | None, upright: bool, most: i
                 raise ImageError(f"{too_large}, got {image.height:,}x{image.width:,}; use a smaller one")
             image.verify()
         file.seek(0)
-        with Image.open(file, formats=FORMATS) as image:  # what was verified cannot be read on
+        with Image.open(file, formats=FORMATS) as image:  # an image cannot be read after `verify`
             image.load()
             turned = ImageOps.exif_transpose(image) if upright else image
             return turned if mode is None else turned.convert(mode)
@@ -73,5 +73,5 @@ def _decode(file: IO[bytes], size: int, mode: str | None, upright: bool, most: i
         raise ImageError(f"it is no image ({size:,} bytes); use one of {', '.join(FORMATS)}") from None
     except MemoryError:
         raise
-    except Exception as error:  # a decoder can stumble over damaged bytes in any way
+    except Exception as error:  # damaged files can make a decoder raise anything
         raise ImageError(str(error) or type(error).__name__) from error

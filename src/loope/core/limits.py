@@ -1,6 +1,6 @@
-"""How much one file or request may ask for: small files can describe large things, which are refused beyond this.
+"""Limits on untrusted input to the explorer, the command line and `loope.load`.
 
-The limits are for what strangers send: to the explorer, to the command line, to `loope.load`.
+Small files can describe large things; beyond these limits they are refused.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from loope.core.grid import Grid
 
 MOST_PIXELS = 50_000_000  # of an image
 MOST_TRAINING_PIXELS = 89_478_485  # of an image of a data set: what Pillow decodes without a warning
-MOST_SCORES = 2**30  # numbers at once, a score for each pixel and class: 4 GB in float32
+MOST_SCORES = 2**30  # scores (pixels times classes) at once: 4 GB in float32
 MOST_CELLS_SHOWN = 1024  # 32x32: a similarity matrix of 4 MB, as the explorer sends it
 MOST_CELLS_COMPARED = 4096  # 64x64: a similarity matrix of 128 MB in float64
 MOST_CELLS_ORDERED = 2**20  # 1024x1024: a patch order and its locality in a second
 MOST_DIM = 8192  # of tokens
 MOST_SAMPLES = 10_000_000  # of Three-Cell, whose coordinates are in memory
 MOST_PATCHES = 65_536  # of a model that is loaded from a file
-MOST_LETTERS = 200  # of a class's name
+MOST_LETTERS = 200  # in a class name
 
 
 def require_cells(grid: Grid, most: int, what: str) -> None:

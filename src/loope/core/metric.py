@@ -1,10 +1,10 @@
-"""torchmetrics' base class, or a stand-in that says what to install when a metric is made."""
+"""torchmetrics' base class, or a placeholder that raises when a metric is created."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from loope.core.errors import LoopeError
+from loope.core.errors import MissingPackageError
 
 try:
     from torchmetrics import Metric as Metric
@@ -12,7 +12,7 @@ except ImportError:
     if not TYPE_CHECKING:
 
         class Metric:
-            """So that the classes can be named, listed and documented without torchmetrics."""
+            """Lets metric classes be defined and documented without torchmetrics."""
 
             def __init__(self, **_: Any):
-                raise LoopeError(f"{type(self).__name__} needs torchmetrics: pip install 'loope[metrics]'.")
+                raise MissingPackageError(f"{type(self).__name__} needs torchmetrics: pip install 'loope[metrics]'.")

@@ -1,17 +1,21 @@
-"""Optional packages: which of them are missing, and the extra that brings them."""
+"""Checks for optional packages."""
 
 from importlib.util import find_spec
 
-from loope.core.errors import require
+from loope.core.errors import MissingPackageError
 
 
 def require_packages(what: str, extra: str, *names: str) -> None:
-    """Raise `LoopeError`, naming what is missing and the extra, unless all packages are installed.
+    """Check that all packages are installed.
 
     Examples:
         >>> require_packages("The journey", "moon", "math", "rocket_science")
         Traceback (most recent call last):
-        loope.core.errors.LoopeError: The journey needs rocket_science: pip install 'loope[moon]'.
+        loope.core.errors.MissingPackageError: The journey needs rocket_science: pip install 'loope[moon]'.
+
+    Raises:
+        MissingPackageError: naming what is missing, and the extra to install.
     """
     missing = [name for name in names if find_spec(name) is None]
-    require(not missing, f"{what} needs {', '.join(missing)}: pip install 'loope[{extra}]'.")
+    if missing:
+        raise MissingPackageError(f"{what} needs {', '.join(missing)}: pip install 'loope[{extra}]'.")

@@ -1,4 +1,4 @@
-"""How many processes share each run, as launchers such as `accelerate launch` say it."""
+"""The number of processes of a run, as set by launchers such as `accelerate launch`."""
 
 import os
 
@@ -6,10 +6,10 @@ from loope.core.errors import require
 
 
 def world_size() -> int:
-    """The number of processes, 1 if nothing says otherwise.
+    """Return the number of processes from WORLD_SIZE, by default 1.
 
     Raises:
-        LoopeError: if WORLD_SIZE is no number of processes.
+        LoopeError: if WORLD_SIZE is not a positive integer.
     """
     text = os.environ.get("WORLD_SIZE", "1")
     good = text.isascii() and text.isdecimal() and len(text) < 10 and int(text) > 0

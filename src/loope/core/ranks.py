@@ -10,11 +10,11 @@ from torch import Tensor
 
 from loope.core.serial import rounded
 
-STEP = 2.0**-40  # far above the rounding of float64 sums, far below what means anything
+STEP = 2.0**-40  # far above the rounding errors of float64 sums, far below meaningful differences
 
 
 def average_ranks(values: Tensor) -> Tensor:
-    """Ranks from 1 along the last dimension; equal values share the mean of their ranks.
+    """Return ranks from 1 along the last dimension; equal values share the mean of their ranks.
 
     Args:
         values: `(..., n)`.
@@ -39,7 +39,7 @@ def average_ranks(values: Tensor) -> Tensor:
 
 
 def dense_ranks(values: Tensor) -> Tensor:
-    """Whole numbers from 1 along the last dimension that order as the values do; equal values share one.
+    """Return integer ranks from 1 along the last dimension, without gaps; equal values share one.
 
     Args:
         values: `(..., n)`.
@@ -58,24 +58,23 @@ def dense_ranks(values: Tensor) -> Tensor:
 
 
 def round_off(values: Tensor, size: Tensor | float = 1.0) -> Tensor:
-    """Float64 `values` of about `size`, a power of two, as whole multiples of 2^-40 of it.
+    """Round float64 `values` of about `size`, a power of two, to multiples of 2^-40 of it.
 
-    What is equal on paper comes out of a sum or a matrix product with different last bits, and other ones on another
-    processor; those must not be ranked.
+    Values that are equal in exact arithmetic differ in their last bits after a sum or a matrix product, differently on
+    each processor; such differences must not be ranked.
     """
     return rounded(values / (size * STEP)) * (size * STEP)
 
 
 def levels(values: Tensor) -> Tensor:
-    """Float64 `values` of about 1 as int64 multiples of 2^-40: rounded off, and ordered as before."""
+    """Round float64 `values` of about 1 to int64 multiples of 2^-40."""
     return rounded(values / STEP).long()
 
 
 def spearman(x: Tensor, y: Tensor) -> Tensor:
-    """Spearman's rank correlation along the last dimension, with average ranks.
+    """Compute Spearman's rank correlation along the last dimension, with average ranks.
 
-    By NumPy, on the calling thread: pairs of cells are enough for PyTorch to split every step over threads, and too few
-    to gain by it.
+    Uses NumPy on the calling thread: PyTorch would split each step over threads, which is slower at these sizes.
 
     Args:
         x: `(..., n)` of any real dtype.
@@ -90,7 +89,7 @@ def spearman(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _centred_ranks(values: NDArray[Any]) -> NDArray[np.float64]:
-    """`(n,)`: average ranks, counted from their mean."""
+    """Return average ranks minus their mean, `(n,)`."""
     _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
     return (counts.cumsum() - (counts - 1) / 2 - (len(values) + 1) / 2)[which.ravel()]
 

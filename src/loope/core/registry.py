@@ -1,4 +1,4 @@
-"""Things by name: register with a decorator, list by pattern, create with checked options."""
+"""A registry: register with a decorator, list by pattern, create with checked options."""
 
 import inspect
 from collections.abc import Callable, Collection, Mapping
@@ -11,7 +11,7 @@ T = TypeVar("T", bound=Callable[..., Any])
 
 
 class Registry(Generic[T]):
-    """A table of makers (functions or classes) by name.
+    """Functions or classes by name.
 
     Examples:
         >>> shapes = Registry("shape")
@@ -26,7 +26,7 @@ class Registry(Generic[T]):
         self._makers: dict[str, T] = {}
 
     def register(self, name: str, *, replace: bool = False) -> Callable[[T], T]:
-        """A decorator that files its function or class under `name`.
+        """Register a function or class under `name` (a decorator).
 
         Raises:
             LoopeError: if the name is taken and `replace` is not set.
@@ -44,7 +44,7 @@ class Registry(Generic[T]):
         return file
 
     def names(self, pattern: str = "*") -> list[str]:
-        """All names that match a shell-style `pattern`, in the order they were registered."""
+        """Return all names that match a shell-style `pattern`, in order of registration."""
         require(isinstance(pattern, str), f"A pattern must be a string such as '*', got {told(pattern)}.")
         return [name for name in self._makers if fnmatchcase(name, pattern)]
 
@@ -54,20 +54,20 @@ class Registry(Generic[T]):
         return self._makers[name]
 
     def create(self, name: str, context: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
-        """Call the maker of `name`.
+        """Call what is registered under `name`.
 
         Args:
             name: a registered name.
-            context: what the surroundings are (say, the model's width); a maker gets the part it asks for.
-            options: what the user chose; every option must be known to the maker.
+            context: arguments that describe the model, such as its width; only those in its signature are passed.
+            options: the user's options; all must be in its signature.
 
         Raises:
-            LoopeError: for an unknown name or option, or a part of the context that the maker needs and is missing.
+            LoopeError: for an unknown name or option, or a missing argument.
         """
         maker = self[name]
         every = inspect.signature(maker).parameters
         parameters = {key: p for key, p in every.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
-        if len(parameters) == len(every):  # a maker with **options of its own checks them itself
+        if len(parameters) == len(every):  # one with **options checks them itself
             _check_options(f"{self.what} {name!r}", options, [p for p in parameters if p not in context])
         given = {key: value for key, value in context.items() if key in parameters and value is not None}
         missing = [

@@ -1,10 +1,10 @@
-"""Seeds for one purpose each."""
+"""Independent seeds for each purpose."""
 
 import hashlib
 
 
 def derive(*purpose: object) -> int:
-    """A seed of 63 bits for one purpose: other purposes, or neighbouring numbers, have nothing in common with it.
+    """Derive a 63-bit seed for one purpose, independent of those of other purposes or neighbouring numbers.
 
     Examples:
         >>> derive("order", 0, 1) == derive("order", 0, 1), derive("order", 0, 1) == derive("order", 0, 2)

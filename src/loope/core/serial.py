@@ -1,9 +1,9 @@
-"""Small work on the calling thread.
+"""Small computations on the calling thread.
 
-PyTorch splits an operation over threads from 32,768 elements on (indexing and matrix products earlier than that), and
-each operation waits for the slowest thread. For small work that gains nothing, and beside a process that keeps a core
-busy the waiting takes many times as long as the work. The number of threads belongs to the caller, so it is left alone:
-work is cut into pieces that PyTorch does not split, and products are NumPy's.
+PyTorch splits an operation over threads from 32,768 elements on (indexing and matrix products earlier), and each
+operation waits for the slowest thread. Small computations do not gain from it, and beside a process that keeps a core
+busy they take many times as long. The number of threads is the caller's choice, so it is not changed: work is cut into
+pieces that PyTorch does not split, and matrix products use NumPy.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SIDE, DEPTH = 48, 96
 
 
 def in_pieces(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Views of tensors of one length, a few entries of the first dimension at a time; all at once if not on the CPU."""
+    """Iterate over tensors of equal length, a few entries of the first dimension at a time; all at once off the CPU."""
     count = len(tensors[0])
     widest = max((tensor[0].numel() for tensor in tensors), default=1) if count else 1
     step = max(1, PIECE // max(1, widest)) if tensors[0].is_cpu else max(1, count)
@@ -31,17 +31,17 @@ def in_pieces(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
 
 
 def root(values: Tensor) -> Tensor:
-    """The square root of floats. PyTorch's own, like its rounding, uses threads from 2,048 elements on."""
+    """Return the square root. PyTorch's own, like its rounding, uses threads from 2,048 elements on."""
     return torch.from_numpy(np.asarray(np.sqrt(values.numpy()))) if values.is_cpu else values.sqrt()
 
 
 def rounded(values: Tensor) -> Tensor:
-    """The nearest whole numbers, as floats; of two equally near ones the even one."""
+    """Round to the nearest integers, as floats; ties go to the even one."""
     return torch.from_numpy(np.asarray(np.rint(values.numpy()))) if values.is_cpu else values.round()
 
 
 def gram(vectors: Tensor) -> Tensor:
-    """`(N, N)` float64: all dot products of `(N, D)` float64 vectors, in memory of the CPU."""
+    """Return all dot products of `(N, D)` float64 CPU vectors, `(N, N)` float64."""
     rows = vectors.numpy()
     columns = np.ascontiguousarray(rows.T)
     count, depth = rows.shape

@@ -1,8 +1,8 @@
-"""Names that come from files and paths, as text that a terminal or a drawing shows and never acts on."""
+"""Make untrusted text safe to print."""
 
 
 def printable(text: object) -> str:
-    r"""`text` with every character that is not plain print written out, such as escapes that move the cursor.
+    r"""Escape every character of `text` that is not printable, such as terminal control sequences.
 
     Examples:
         >>> printable("sky\x1b[2J, line\nbreak, \u202eright to left")

@@ -1,4 +1,4 @@
-"""Safetensors files, read tensor by tensor: nothing is unpickled, and nothing is read that nobody asks for."""
+"""Safetensors files, read tensor by tensor on demand; nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from loope.core.errors import LoopeError, require
+from loope.core.errors import LoopeError, MissingPackageError, require
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
 class WeightsFile(Mapping[str, "Tensor"]):
-    """A `.safetensors` file as a mapping; a tensor is read when it is asked for.
+    """A `.safetensors` file as a mapping that reads each tensor on access.
 
     Args:
         path: the file.
 
     Attributes:
-        metadata: what the file says of itself.
+        metadata: the file's metadata.
 
     Raises:
         LoopeError: if the file is missing, damaged, or in a format that can run code.
@@ -36,7 +36,7 @@ class WeightsFile(Mapping[str, "Tensor"]):
         try:
             from safetensors import SafetensorError, safe_open
         except ImportError:
-            raise LoopeError("Reading checkpoints needs safetensors: pip install 'loope[models]'.") from None
+            raise MissingPackageError("Reading checkpoints needs safetensors: pip install 'loope[models]'.") from None
         try:
             file: Any = safe_open(self.path, framework="pt")
             self._file, self._keys = file, list(file.keys())
@@ -49,12 +49,12 @@ class WeightsFile(Mapping[str, "Tensor"]):
             raise KeyError(name)
         try:
             tensor: Tensor = self._file.get_tensor(name)
-        except Exception as error:  # a dtype that torch does not have; what is raised depends on the versions
+        except Exception as error:  # a dtype that torch does not have; the exception depends on the versions
             raise LoopeError(f"{name!r} in {self.path.name!r} cannot be read: {error}.") from None
         return tensor
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shape of every tensor, without reading it."""
+        """Return the shape of every tensor without reading it."""
         return {name: tuple(self._file.get_slice(name).get_shape()) for name in self._keys}
 
     def __iter__(self) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Positional encoders: what gives patch tokens their position."""
+"""Positional encoders."""
 
 from loope.encoders.base import PositionalEncoder, create_encoder, encoder_class, list_encoders, register_encoder
 

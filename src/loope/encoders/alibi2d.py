@@ -1,4 +1,4 @@
-"""ALiBi on the grid: attention falls off with distance, at another rate for each head."""
+"""ALiBi in 2D: attention decreases with distance, at a different rate per head."""
 
 import torch
 from torch import Tensor
@@ -25,12 +25,12 @@ class Alibi2d(PositionalEncoder):
         self.heads = as_size(heads, "heads")
 
     def bias(self, q: Tensor, grid: Grid, layer: int) -> Tensor:
-        """`(1, heads, N, N)`, the same for every block."""
+        """Return the bias, `(1, heads, N, N)`, the same for every block."""
         self._check_tokens(q, grid)
-        return self.constant("_bias", grid).to(q.dtype, copy=True)  # whoever gets it may write into it
+        return self.constant("_bias", grid).to(q.dtype, copy=True)  # a copy, since callers may modify it
 
     def similarity(self, grid: GridLike | None = None) -> Tensor:
-        """`(N, N)`: the bias averaged over heads."""
+        """Return the bias averaged over heads, `(N, N)`."""
         return self.constant("_bias", self._place(grid))[0].mean(0)
 
     def _bias(self, grid: Grid) -> Tensor:
@@ -40,5 +40,4 @@ class Alibi2d(PositionalEncoder):
         return (-slopes[:, None, None] * distance)[None]
 
     def extra_repr(self) -> str:
-        """Width, grid and heads, for `print(encoder)`."""
         return f"{super().extra_repr()}, heads={self.heads}"

@@ -1,4 +1,4 @@
-"""What an encoder is: one protocol with four hooks, of which each encoder implements those it needs."""
+"""The encoder protocol: four hooks, of which each encoder implements those it needs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from loope.core.registry import Registry
 from loope.encoders.constants import Constants
 
 MOST_DIM = 2**20  # width of tokens
-# Where each hook acts, in the words of the documentation.
+# The kind of encoder that each hook makes.
 KINDS = {"embed": "additive", "mix": "conditional", "rotate": "rotary", "bias": "bias"}
 
 
 class PositionalEncoder(nn.Module):
-    """Gives patch tokens their position; subclasses implement `embed`, `mix`, `rotate` or `bias`.
+    """Base class of encoders; subclasses implement `embed`, `mix`, `rotate` or `bias`.
 
-    An encoder sees patches only, in row-major order; class and register tokens are the model's affair.
+    Encoders see patches only, in row-major order; class and register tokens are handled by the model.
 
     Args:
         dim: width D of the tokens.
@@ -34,9 +34,9 @@ class PositionalEncoder(nn.Module):
 
     name: ClassVar[str] = "custom"
     paper: ClassVar[str] = ""
-    # Whether what it gives may depend on images, tokens or queries; False promises that the grid decides alone.
+    # Whether the output may depend on images, tokens or queries; False means that it depends on the grid alone.
     reads_content: bool = True
-    # What `attach` gives class and register tokens unless told otherwise: "none", or "learned" vectors.
+    # Default positions of class and register tokens in `attach`: "none", or "learned" vectors.
     prefix: str = "none"
     _anchor: Tensor
 
@@ -44,52 +44,52 @@ class PositionalEncoder(nn.Module):
         super().__init__()
         self.dim = as_size(dim, "dim", most=MOST_DIM)
         self.grid = as_grid(grid)
-        # Follows `.to(...)`, so that encoders without parameters know their device and dtype too.
+        # Follows `.to(...)`, so that encoders without parameters have a device and dtype too.
         self.register_buffer("_anchor", torch.empty(0), persistent=False)
         self._constants = Constants()
 
     def forward(self, images: Tensor | None = None, grid: GridLike | None = None) -> Tensor:
-        """`(1 or B, N, D)`: what `embed` adds to the patch tokens, on the own grid or, for this call, on another."""
+        """Return what `embed` adds to the patch tokens, `(1 or B, N, D)`, on the encoder's grid or another."""
         return self.embed(images, self._place(grid))
 
-    # The hooks. `hooks()` tells which of them a class implements.
+    # The hooks. `hooks()` returns those that a class implements.
 
     def embed(self, images: Tensor | None, grid: Grid) -> Tensor:
-        """`(1 or B, N, D)`, added to the patch tokens."""
+        """Return `(1 or B, N, D)`, to add to the patch tokens."""
         raise self._lacks("embed")
 
     def mix(self, tokens: Tensor, grid: Grid, layer: int) -> Tensor:
-        """`(B, N, D)` to `(B, N, D)`, after block `layer`."""
+        """Transform the patch tokens after block `layer`, `(B, N, D)` to `(B, N, D)`."""
         raise self._lacks("mix")
 
     def rotate(self, q: Tensor, k: Tensor, grid: Grid, layer: int) -> tuple[Tensor, Tensor]:
-        """Queries and keys, `(B, heads, N, d)` each, before the scores."""
+        """Rotate queries and keys, `(B, heads, N, d)` each, before the scores."""
         raise self._lacks("rotate")
 
     def bias(self, q: Tensor, grid: Grid, layer: int) -> Tensor:
-        """`(1 or B, heads, N, N)`, added to the scores (which are scaled by d^-1/2 already)."""
+        """Return `(1 or B, heads, N, N)`, to add to the scaled scores."""
         raise self._lacks("bias")
 
     def mixes_after(self, layer: int) -> bool:
-        """Whether `mix` does anything after block `layer`; a model is wired there only."""
+        """Return whether `mix` acts after block `layer`."""
         return "mix" in self.hooks()
 
     def no_weight_decay(self) -> set[str]:
-        """Names of parameters that are positions rather than weights, and should not decay towards zero."""
+        """Return the names of parameters that should not have weight decay."""
         return set()
 
     def similarity(self, grid: GridLike | None = None) -> Tensor:
-        """`(N, N)`: how alike positions are. For additive encoders, the cosine of their vectors.
+        """Return the `(N, N)` similarity of positions; for additive encoders, the cosine of their vectors.
 
-        `loope.encoder_similarity` gives the same in float64, whatever the encoder's dtype, and for images.
+        `loope.encoder_similarity` computes it in float64, whatever the encoder's dtype, and for images.
         """
         vectors = nn.functional.normalize(self(None, grid)[0].to(_wide(self.dtype)), dim=-1)
         return vectors @ vectors.T
 
     def resize(self, grid: GridLike) -> PositionalEncoder:
-        """Move to another grid in place: learned parts are resampled, static ones follow by themselves.
+        """Move to another grid in place, resampling learned parameters.
 
-        Resampled parameters are new objects: make the optimizer after resizing.
+        Resampled parameters are new objects: create the optimizer after resizing.
         """
         new = as_grid(grid)
         if new != self.grid:
@@ -99,30 +99,30 @@ class PositionalEncoder(nn.Module):
         return self
 
     def _resample(self, grid: Grid) -> None:
-        """Resample the parameters that are tied to the grid; most encoders have none."""
+        """Resample the parameters that depend on the grid; most encoders have none."""
 
     @classmethod
     def hooks(cls) -> tuple[str, ...]:
-        """The hooks this encoder implements; a model is wired to exactly those."""
+        """Return the hooks that this encoder implements; `attach` connects exactly those."""
         return tuple(hook for hook in KINDS if getattr(cls, hook) is not getattr(PositionalEncoder, hook))
 
     @property
     def dtype(self) -> torch.dtype:
-        """The dtype of the encoder's output: float32 unless it was cast."""
+        """Return the dtype of the encoder's output."""
         return self._anchor.dtype
 
     def constant(self, what: str, grid: Grid) -> Tensor:
-        """What the method `what` makes of a grid, on this encoder's device: made once for each grid, then kept.
+        """Return the result of the method `what` for a grid, on this encoder's device, cached per grid.
 
-        Floating results are float32 even in a half-precision encoder (float64 in a float64 one): indices above 256 are
-        not all distinct in bfloat16. They are not part of the state dict.
+        Floating-point results are float32 even in a half-precision encoder (float64 in a float64 one): in bfloat16,
+        indices above 256 are not all distinct. They are not part of the state dict.
         """
-        height, width = as_grid(grid)  # whole numbers, where a compiler has symbols for them
+        height, width = as_grid(grid)  # plain integers, where a compiler has symbols
         made: Tensor = self._constant(id(self), what, height, width, self._anchor.device, _wide(self.dtype))
         return made
 
-    # The compilers call this while tracing and keep the result. `owner` is there for their guards: two encoders of one
-    # class share the traced code, but not the result.
+    # Compilers call this while tracing and keep the result. `owner` is for their guards: two encoders of one class
+    # share the traced code, but not the result.
     @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
     def _constant(
         self, owner: int, what: str, height: int, width: int, device: torch.device, dtype: torch.dtype
@@ -130,11 +130,11 @@ class PositionalEncoder(nn.Module):
         return self._constants.get(getattr(self, what), Grid(height, width), device, dtype)
 
     def _place(self, grid: GridLike | None) -> Grid:
-        """The grid asked for, or else the own one."""
+        """Return the given grid, or the encoder's own."""
         return self.grid if grid is None else as_grid(grid)
 
     def _check_tokens(self, tokens: Tensor, grid: Grid) -> None:
-        """Raise `LoopeError` unless `tokens` `(..., N, d)` are the patches of the grid; looks at the shape only."""
+        """Check that `tokens` `(..., N, d)` has one token per cell of the grid."""
         if tokens.shape[-2] != grid.size:
             raise LoopeError(
                 f"{self.name!r} expects the {grid.size} patches of a grid of {grid}, got {tokens.shape[-2]} tokens; "
@@ -150,23 +150,21 @@ class PositionalEncoder(nn.Module):
         return LoopeError(f"{self.name!r} has no `{hook}`; it acts through {own}.")
 
     def extra_repr(self) -> str:
-        """Width and grid, for `print(encoder)`."""
         return f"dim={self.dim}, grid={self.grid}"
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:
-    """`dtype`, but at least float32."""
+    """Return `dtype`, but at least float32."""
     return torch.promote_types(dtype, torch.float32)
 
 
 class StaticTable(PositionalEncoder):
-    """What additive encoders share that depend on the grid alone: `_table` makes their `(1, N, D)` vectors."""
+    """Base class of additive encoders that depend on the grid alone: `_table` returns their `(1, N, D)` vectors."""
 
     reads_content = False
 
     def embed(self, images: Tensor | None, grid: Grid) -> Tensor:
-        """`(1, N, D)`; the image is not used."""
-        return self.constant("_table", grid).to(self.dtype, copy=True)  # whoever gets it may write into it
+        return self.constant("_table", grid).to(self.dtype, copy=True)  # a copy, since callers may modify it
 
 
 Encoder = TypeVar("Encoder", bound=type[PositionalEncoder])
@@ -176,7 +174,7 @@ encoder_class = _ENCODERS.__getitem__
 
 
 def register_encoder(name: str, *, replace: bool = False) -> Callable[[Encoder], Encoder]:
-    """A decorator that makes an encoder class available under `name`.
+    """Register an encoder class under `name` (a decorator).
 
     Examples:
         >>> import loope, torch
@@ -211,10 +209,10 @@ def create_encoder(
     depth: int | None = None,
     **options: Any,
 ) -> PositionalEncoder:
-    """Make an encoder by name.
+    """Create an encoder by name.
 
-    The named arguments describe the model: an encoder takes those it needs and the others do it no harm, so that one
-    call fits all. Options are the encoder's own, and unknown ones raise.
+    The named arguments describe the model; each encoder takes those it needs and ignores the others. Unknown options
+    raise.
 
     Args:
         name: one of `list_encoders()`.
@@ -222,12 +220,12 @@ def create_encoder(
         grid: side length or (height, width) of the grid of patches.
         patch_size: side of a patch in pixels, for encoders that read the image.
         channels: channels of the image, for encoders that read it.
-        heads: attention heads, for encoders that act in attention.
-        depth: blocks of the model, for encoders that learn something for each.
+        heads: number of attention heads, for encoders that act in attention.
+        depth: number of blocks, for encoders with parameters per block.
         options: the encoder's own options; see its class.
 
     Raises:
-        LoopeError: for an unknown name or option, or a missing or unfit argument.
+        LoopeError: for an unknown name or option, or a missing or invalid argument.
     """
     context = {"dim": dim, "grid": grid, "patch_size": patch_size, "channels": channels, "heads": heads, "depth": depth}
     made: PositionalEncoder = _ENCODERS.create(name, context, options)

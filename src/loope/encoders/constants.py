@@ -1,4 +1,4 @@
-"""Tensors that depend on nothing but the grid: made once for each grid, device and dtype, then kept."""
+"""A cache for tensors that depend on the grid alone, by grid, device and dtype."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -8,23 +8,23 @@ from torch import Tensor
 
 from loope.core.grid import Grid
 
-MOST = 16  # tables kept; biases of large grids take tens of megabytes each
+MOST = 16  # entries; biases of large grids take tens of megabytes each
 
 
 class Constants:
-    """A cache that is no part of the state dict and is not copied along.
+    """A cache that is not part of the state dict and is not copied with the module.
 
-    It is a class of its own because the exporters search a module's dictionaries for tensors they do not know.
+    It is a class, not a dictionary, because exporters search a module's dictionaries for unregistered tensors.
     """
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, Grid, torch.device, torch.dtype], Tensor] = {}
 
     def get(self, make: Callable[[Grid], Tensor], grid: Grid, device: torch.device, dtype: torch.dtype) -> Tensor:
-        """What `make` makes of the grid; floating results in `dtype`."""
+        """Return `make(grid)`, cached; floating-point results in `dtype`."""
         key = (make.__name__, grid, device, dtype)
         if key not in self._kept:
-            # A new thread has none of the caller's modes: autocast, inference mode, a tracer's fake tensors and a
+            # In a new thread, free of the caller's modes: autocast, inference mode, a tracer's fake tensors and a
             # default device would all leak into a tensor that outlives this call.
             with ThreadPoolExecutor(1) as pool:
                 self._kept[key] = pool.submit(_made, make, grid, device, dtype).result()
@@ -36,7 +36,7 @@ class Constants:
         return len(self._kept)
 
     def __reduce__(self) -> tuple[type["Constants"], tuple[()]]:
-        return Constants, ()  # a copy makes its own
+        return Constants, ()  # copies start empty
 
 
 def _made(make: Callable[[Grid], Tensor], grid: Grid, device: torch.device, dtype: torch.dtype) -> Tensor:

@@ -1,4 +1,4 @@
-"""What each encoder is, in a row: for the command line, the documentation and the demo."""
+"""Descriptions of the encoders, for the command line, the documentation and the demo."""
 
 import inspect
 from typing import NamedTuple
@@ -7,11 +7,11 @@ from loope.core.errors import LoopeError, unknown
 from loope.core.grid import Grid, as_size
 from loope.encoders.base import KINDS, PositionalEncoder, create_encoder, encoder_class, list_encoders
 
-MODEL = ("dim", "grid", "patch_size", "channels", "heads", "depth")  # described by the model, not chosen
+MODEL = ("dim", "grid", "patch_size", "channels", "heads", "depth")  # arguments that describe the model, not options
 
 
 class Description(NamedTuple):
-    """A row about an encoder."""
+    """Name, kind, size, paper, summary and options of an encoder."""
 
     name: str
     kind: str
@@ -22,7 +22,7 @@ class Description(NamedTuple):
 
 
 def describe(grid: Grid, dim: int = 768, pattern: str = "*") -> list[Description]:
-    """The encoders whose name matches, as they are in a ViT of this width with 12 blocks and heads of 64 channels.
+    """Describe the encoders whose name matches, for a ViT of this width with 12 blocks and heads of 64 channels.
 
     Raises:
         LoopeError: if no name matches.
@@ -36,7 +36,7 @@ def describe(grid: Grid, dim: int = 768, pattern: str = "*") -> list[Description
 def _describe(name: str, cls: type[PositionalEncoder], grid: Grid, dim: int) -> Description:
     try:
         made = create_encoder(name, dim, grid, patch_size=16, heads=usual_heads(dim), depth=12)
-    except LoopeError:  # a width it cannot take
+    except LoopeError:  # the width is not supported
         made = None
     return Description(
         name=name,
@@ -49,5 +49,5 @@ def _describe(name: str, cls: type[PositionalEncoder], grid: Grid, dim: int) -> 
 
 
 def usual_heads(dim: int) -> int:
-    """Heads of about 64 channels that divide the width."""
+    """Return the number of heads of about 64 channels that divides the width."""
     return next(count for count in range(max(1, dim // 64), 0, -1) if dim % count == 0)

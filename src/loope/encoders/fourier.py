@@ -14,16 +14,16 @@ AMPLITUDES = ("unit", "li")
 class LearnableFourier(PositionalEncoder):
     """[cos(x Wr), sin(x Wr)] of the cell's coordinates, then Linear-GELU-Linear to the width.
 
-    Coordinates run from -1 to 1 on every grid, so a trained encoder is resampled by asking it in between.
+    Coordinates run from -1 to 1 on every grid, so other grids need no resampling of parameters.
 
     Args:
         dim: width D of the tokens.
         grid: (height, width) of the grid.
-        features: number F of Fourier features, even; the width if not given.
+        features: number F of Fourier features, even; by default the width.
         hidden: width of the hidden layer.
         gamma: Wr starts from a normal distribution with standard deviation 1 / gamma.
-        amplitude: "unit" takes the waves as they are; "li" divides them by sqrt(F), as Li et al. write the formula,
-            which starts the vectors 10 to 30 times smaller.
+        amplitude: "unit" uses the waves as they are; "li" divides them by sqrt(F), as in Li et al.'s formula, which
+            makes the initial vectors 10 to 30 times smaller.
     """
 
     paper = "Li et al., 2021"
@@ -47,7 +47,6 @@ class LearnableFourier(PositionalEncoder):
         self.mlp = nn.Sequential(nn.Linear(features, as_size(hidden, "hidden")), nn.GELU(), nn.Linear(hidden, self.dim))
 
     def embed(self, images: Tensor | None, grid: Grid) -> Tensor:
-        """`(1, N, D)`; the image is not used."""
         place = self.constant("_coordinates", grid)  # (N, 2)
         # Two products and a sum instead of a matrix product, which autocast would round.
         angle = place[:, :1] * self.projection[0] + place[:, 1:] * self.projection[1]
@@ -58,12 +57,10 @@ class LearnableFourier(PositionalEncoder):
         return embedded
 
     def no_weight_decay(self) -> set[str]:
-        """`projection`."""
         return {"projection"}
 
     def _coordinates(self, grid: Grid) -> Tensor:
         return torch.stack(grid.unit_coordinates(), dim=-1)
 
     def extra_repr(self) -> str:
-        """Width, grid and amplitude, for `print(encoder)`."""
         return f"{super().extra_repr()}, amplitude={self.amplitude!r}"

@@ -1,4 +1,4 @@
-"""Frequency sets: the vector W of the paper's Eq. `our`, one frequency for each channel."""
+"""Frequency sets: the vector W of the paper's Eq. `our`, one frequency per channel."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -13,27 +13,27 @@ LOWEST = 1e-4  # the paper's lambda
 
 
 def vaswani(dim: int) -> Tensor:
-    """`(dim,)`: 10000^(-2 floor(i/2) / dim), a sine and a cosine channel sharing each frequency."""
+    """Return 10000^(-2 floor(i/2) / dim), `(dim,)`: each frequency is shared by a sine and a cosine channel."""
     return 10000.0 ** (-2 * (torch.arange(dim, dtype=torch.float64) // 2) / dim)
 
 
 def original(dim: int) -> Tensor:
-    """`(dim,)`: 0.978^i, the paper's rounded form of Vaswani's series."""
+    """Return 0.978^i, `(dim,)`: the paper's rounded form of Vaswani's series."""
     return geometric(dim, 0.978)
 
 
 def arithmetic(dim: int) -> Tensor:
-    """`(dim,)`: evenly spaced from 1 down to 0.0001."""
+    """Return `(dim,)` frequencies evenly spaced from 1 down to 0.0001."""
     return torch.linspace(1, LOWEST, dim, dtype=torch.float64)
 
 
 def geometric(dim: int, ratio: float = 0.9) -> Tensor:
-    """`(dim,)`: ratio^i."""
+    """Return ratio^i, `(dim,)`."""
     return ratio ** torch.arange(dim, dtype=torch.float64)
 
 
 def random(dim: int, seed: int = 0) -> Tensor:
-    """`(dim,)`: uniform between 0.0001 and 1, from the largest down; the same for the same seed."""
+    """Return `(dim,)` uniform random frequencies between 0.0001 and 1, in descending order."""
     draws = torch.rand(dim, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
     return (LOWEST + (1 - LOWEST) * draws).sort(descending=True).values
 
@@ -59,10 +59,10 @@ _OPTION: dict[str, Callable[[str], float]] = {"geometric": _ratio, "random": int
 
 
 def frequency_set(frequencies: Frequencies, dim: int) -> Tensor:
-    """The `(dim,)` float64 frequencies of a set by name ("geometric:0.95" with an option), or of one's own tensor.
+    """Return the `(dim,)` float64 frequencies of a named set (with an option: "geometric:0.95"), or of a tensor.
 
     Raises:
-        LoopeError: for an unknown name, an option the set does not take, or a tensor of another shape or not finite.
+        LoopeError: for an unknown name or option, or a tensor of another shape or with values that are not finite.
     """
     if isinstance(frequencies, Tensor):
         return _own(frequencies, dim)
@@ -74,7 +74,7 @@ def frequency_set(frequencies: Frequencies, dim: int) -> Tensor:
     if name not in SETS:
         raise unknown("frequency set", name, SETS)
     try:
-        with torch.device("cpu"):  # data, also where a default device holds no values, such as meta
+        with torch.device("cpu"):  # real values even if the default device is meta
             return SETS[name](dim, _OPTION[name](option)) if colon else SETS[name](dim)
     except (KeyError, ValueError):
         raise LoopeError(
@@ -95,14 +95,14 @@ def _own(frequencies: Tensor, dim: int) -> Tensor:
 
 
 def sinusoids(position: Tensor, frequencies: Tensor, phase: Tensor) -> Tensor:
-    """Eq. `our`: sin(W X + pi/2 delta).
+    """Compute sin(W X + pi/2 delta), Eq. `our`.
 
     Args:
-        position: `(..., N)` float, whole or fractional positions X.
+        position: `(..., N)` float, integer or fractional positions X.
         frequencies: `(D,)` float, W.
         phase: `(D,)` or `(N, D)` float, delta in units of a quarter turn.
 
     Returns:
-        `(..., N, D)` float. A product and a sum, no matrix product: autocast leaves those in full precision.
+        `(..., N, D)` float. No matrix product is used, so autocast keeps full precision.
     """
     return torch.addcmul(phase * (torch.pi / 2), position[..., None], frequencies).sin()

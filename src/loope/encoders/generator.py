@@ -18,10 +18,10 @@ WIDTHS = (32, 16, 8, 4, 1)
 
 
 class IndexGenerator(nn.Module):
-    """Image and coordinates to one offset in [-1, 1] for each patch.
+    """Computes one offset in [-1, 1] per patch from the image and coordinates.
 
     A convolution of patch size and stride, four of 5x5, BatchNorm over the single channel, a layer that mixes the
-    patches, and 2 sigmoid - 1. At 14x14 patches of 16 pixels it has 96,535 parameters.
+    patches, then 2 sigmoid - 1. At 14x14 patches of 16 pixels it has 96,535 parameters.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class IndexGenerator(nn.Module):
                 nn.init.zeros_(parameter)
 
     def forward(self, images: Tensor | None, coordinates: Tensor | None, grid: Grid) -> Tensor:
-        """X_C, `(B or 1, N)`.
+        """Return X_C, `(B or 1, N)`.
 
         Args:
             images: `(B, C, H, W)` float, if the generator reads the image.
@@ -77,7 +77,7 @@ class IndexGenerator(nn.Module):
         return 2 * torch.sigmoid(self._mix(self.refine(seen), grid)) - 1
 
     def _see(self, images: Tensor | None, coordinates: Tensor | None) -> Tensor:
-        # The coordinates are the same for every image, so their half of the convolution runs once, not B times.
+        # Coordinates are the same for every image, so their part of the convolution runs once, not B times.
         split = self.channels if self.reads_image else 0
         kernel, stride = self.patches.weight, self.patches.stride
         seen = torch.zeros((), device=kernel.device, dtype=kernel.dtype)
@@ -88,14 +88,14 @@ class IndexGenerator(nn.Module):
         return seen + self.patches.bias[:, None, None]  # type: ignore[index]
 
     def _mix(self, maps: Tensor, grid: Grid) -> Tensor:
-        """`(B, 1, h, w)` to `(B, N)`."""
+        """Mix the patches, `(B, 1, h, w)` to `(B, N)`."""
         if not isinstance(self.mixer, nn.Linear):
             mixed: Tensor = self.mixer(maps).flatten(1)
             return mixed
         return F.linear(maps.flatten(1), *_resampled(self.mixer, self.grid, grid))
 
     def resize(self, grid: Grid) -> None:
-        """Move to another grid in place; only the linear mixer is tied to it."""
+        """Move to another grid in place; only the linear mixer depends on it."""
         if isinstance(self.mixer, nn.Linear):
             linear = self.mixer
             weight, bias = _resampled(linear, self.grid, grid)
@@ -114,10 +114,10 @@ def _mixer(name: str, grid: Grid, bias: bool) -> nn.Module:
 
 @torch.no_grad()
 def _start_live(layers: list[nn.Conv2d]) -> None:
-    """Initialise a chain of convolutions with ReLU after each so that none of its outputs can start dead.
+    """Initialize a chain of convolutions with ReLUs so that no output is dead at the start.
 
-    Filters come in pairs of opposite sign, so wherever a filter sees something, one of its pair passes the ReLU. The
-    last layer, a single channel, averages these with positive weights: its map is positive wherever anything was seen.
+    Filters come in pairs of opposite sign, so one of each pair passes the ReLU wherever its input is not zero. The last
+    layer, a single channel, averages them with positive weights.
     """
     for layer in layers:
         nn.init.kaiming_uniform_(layer.weight, nonlinearity="relu")
@@ -130,11 +130,11 @@ def _start_live(layers: list[nn.Conv2d]) -> None:
 
 
 def _resampled(linear: nn.Linear, old: Grid, new: Grid) -> tuple[Tensor, Tensor | None]:
-    """Weight and bias (if any) of Linear(N, N) on another grid: each of its axes is a map of the grid."""
+    """Return weight and bias (if any) of Linear(N, N) on another grid: each axis of the weight is a map of the grid."""
     if old == new:
         return linear.weight, linear.bias
-    outputs = resample(linear.weight.float(), old, new)  # (M, N): what each new cell would read
+    outputs = resample(linear.weight.float(), old, new)  # (M, N)
     both = resample(outputs.T, old, new).T  # (M, M)
-    # More inputs of the same size would add up to more: keep the sum.
+    # Keep the sum over inputs, whose number has changed.
     weight = (both * (old.size / new.size)).to(linear.weight.dtype)
     return weight, None if linear.bias is None else resample(linear.bias[:, None], old, new)[:, 0]

@@ -15,7 +15,7 @@ MODES = ("contextual", "bias")
 
 
 def piecewise_index(offset: Tensor) -> Tensor:
-    """Whole offsets to buckets -3..3: exact near the centre, logarithmic further out, constant beyond GAMMA."""
+    """Map integer offsets to buckets -3..3: exact near the centre, then logarithmic, constant beyond GAMMA."""
     distance = offset.abs().double()
     far = ALPHA + torch.log(distance.clamp(min=ALPHA) / ALPHA) / math.log(GAMMA / ALPHA) * (BETA - ALPHA)
     bucket = torch.where(distance <= ALPHA, distance, far.round().clamp(max=int(BETA)))
@@ -47,7 +47,7 @@ class ImageRelativePosition(PositionalEncoder):
         self.tables = nn.Parameter(torch.zeros(as_size(depth, "depth"), SIDE * SIDE, width))
 
     def bias(self, q: Tensor, grid: Grid, layer: int) -> Tensor:
-        """`(B, heads, N, N)` if contextual, else `(1, heads, N, N)`."""
+        """Return the bias: `(B, heads, N, N)` if contextual, else `(1, heads, N, N)`."""
         self._check_tokens(q, grid)
         self._check_layer(layer, len(self.tables))
         buckets = self.constant("_buckets", grid)  # (N, N)
@@ -59,21 +59,19 @@ class ImageRelativePosition(PositionalEncoder):
         return gathered
 
     def no_weight_decay(self) -> set[str]:
-        """`tables`."""
         return {"tables"}
 
     def similarity(self, grid: GridLike | None = None) -> Tensor:
-        """`(N, N)`: the bias averaged over blocks; in contextual mode, that which a query of ones gets."""
+        """Return the bias averaged over blocks, `(N, N)`; in contextual mode, for a query of ones."""
         place = self._place(grid)
         each = self.tables.sum(-1) * self.tables.shape[-1] ** -0.5  # (depth, buckets)
         kernel: Tensor = each.mean(0)[self.constant("_buckets", place)]
         return kernel
 
     def _buckets(self, grid: Grid) -> Tensor:
-        # Query minus key, as in the original, so that published tables can be copied in.
+        # Query minus key, as in the original code, so that published tables can be used.
         row, column = (piecewise_index(axis[:, None] - axis[None, :]) for axis in grid.coordinates())
         return (row + int(BETA)) * SIDE + column + int(BETA)
 
     def extra_repr(self) -> str:
-        """Width, grid and mode, for `print(encoder)`."""
         return f"{super().extra_repr()}, heads={self.heads}, mode={self.mode!r}"

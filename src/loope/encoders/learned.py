@@ -1,4 +1,4 @@
-"""No position at all, and a learned vector for each position."""
+"""The encoders without positions, and with a learned vector per position."""
 
 import torch
 from torch import Tensor, nn
@@ -16,11 +16,10 @@ class NoPosition(PositionalEncoder):
     reads_content = False
 
     def embed(self, images: Tensor | None, grid: Grid) -> Tensor:
-        """`(1, N, D)` zeros."""
         return self._anchor.new_zeros(1, grid.size, self.dim)
 
     def similarity(self, grid: GridLike | None = None) -> Tensor:
-        """`(N, N)` ones: all positions are alike."""
+        """Return `(N, N)` ones: all positions are the same."""
         size = self._place(grid).size
         return self._anchor.new_ones(size, size)
 
@@ -44,11 +43,10 @@ class Learned(PositionalEncoder):
         nn.init.trunc_normal_(self.table, std=as_positive(std, "std"))
 
     def embed(self, images: Tensor | None, grid: Grid) -> Tensor:
-        """`(1, N, D)`: the table, resampled if the grid is another."""
-        return resample(self.table, self.grid, grid).clone()  # whoever gets it may write into it
+        """Return the table, `(1, N, D)`, resampled if the grid differs."""
+        return resample(self.table, self.grid, grid).clone()  # a copy, since callers may modify it
 
     def no_weight_decay(self) -> set[str]:
-        """`table`."""
         return {"table"}
 
     def _resample(self, grid: Grid) -> None:

@@ -26,14 +26,14 @@ class Loope(Sinusoid):
         order: the static order X_G, as for `Sinusoid`.
         frequencies: as for `Sinusoid`.
         phase: as for `Sinusoid`.
-        inputs: what the generator sees: "rgb+xy", "rgb" or "xy".
-        mixer: its last layer: "linear" as in the paper (tied to the grid), "conv" (free of it) or "none".
-        activation: "relu" or "gelu"; the variant's if not given.
-        initialization: "live" starts the generator so that it sees every image; "torch" is PyTorch's default, under
-            which four in ten generators with ReLU start dead. The variant's if not given.
-        zero_init: start from X_C = 0, that is, from the static order.
+        inputs: the generator's input: "rgb+xy", "rgb" or "xy".
+        mixer: its last layer: "linear" as in the paper (depends on the grid), "conv" (does not) or "none".
+        activation: "relu" or "gelu"; by default the variant's.
+        initialization: "live" ensures that no generator is dead at the start; "torch" is PyTorch's default, with which
+            four in ten generators with ReLU are. By default the variant's.
+        zero_init: start from X_C = 0, the static order.
         variant: "paper" is the architecture of the paper's text: ReLU, a bias in the last layer, positions from 0.
-            "released" is that of the code its authors published: GELU, no bias in the last layer, positions from 1,
+            "released" is that of the authors' code: GELU, no bias in the last layer, positions from 1,
             PyTorch's initialization, and a learned vector for the class token when attached.
 
     Examples:
@@ -81,14 +81,14 @@ class Loope(Sinusoid):
         self.prefix = "learned" if released else "none"
 
     def embed(self, images: Tensor | None, grid: Grid) -> Tensor:
-        """`(B, N, D)`, or `(1, N, D)` if the generator sees coordinates only."""
+        """Return `(B, N, D)`, or `(1, N, D)` if the generator reads coordinates only."""
         frequencies, phase = self.constant("_frequencies", grid), self.constant("_phase", grid)
         return sinusoids(self.refined_index(images, grid), frequencies, phase).to(self.dtype)
 
     def offsets(self, images: Tensor | None, grid: GridLike | None = None) -> Tensor:
-        """X_C: `(B, N)` in [-1, 1], how far each patch moves along the curve.
+        """Return X_C, `(B, N)` in [-1, 1]: how far each patch moves along the curve.
 
-        In training mode this moves BatchNorm's running statistics, as every call does; use `eval()` to look.
+        In training mode this updates BatchNorm's running statistics; call `eval()` first to inspect offsets.
         """
         place = self._place(grid)
         if self.generator.reads_image:
@@ -99,13 +99,13 @@ class Loope(Sinusoid):
         return made
 
     def refined_index(self, images: Tensor | None, grid: GridLike | None = None) -> Tensor:
-        """X_G + X_C: `(B, N)` in at least float32, the fractional position of each patch on the curve."""
+        """Return X_G + X_C, `(B, N)` in at least float32: the fractional position of each patch on the curve."""
         place = self._place(grid)
         index = self.constant("_index", place)
         return index + self.offsets(images, place).to(index.dtype)
 
     def similarity(self, grid: GridLike | None = None) -> Tensor:
-        """`(N, N)`: the cosine of the static order's vectors (X_C = 0); for an image, compare what it is given."""
+        """Return the cosine of the static order's vectors (X_C = 0), `(N, N)`; for images see `encoder_similarity`."""
         static = Sinusoid(self.dim, self._place(grid), self.order, self.frequencies, self.phase)
         return static.to(self._anchor).similarity()
 
@@ -120,17 +120,16 @@ class Loope(Sinusoid):
         return self.frequencies
 
     def _pixel_coordinates(self, grid: Grid) -> Tensor:
-        """`(1, 2, H, W)`: column x and row y of each pixel, from -1 to 1."""
+        """Return column x and row y of each pixel, from -1 to 1: `(1, 2, H, W)`."""
         image = Grid(grid.height * self.patch_size, grid.width * self.patch_size)
         row, column = image.unit_coordinates()
         return torch.stack((column, row)).view(1, 2, *image)
 
     def extra_repr(self) -> str:
-        """What it was made with, for `print(encoder)`."""
         return f"{super().extra_repr()}, patch_size={self.patch_size}, variant={self.variant!r}"
 
     def _check(self, images: Tensor | None, grid: Grid) -> None:
-        """Looks at shape and dtype only: values would force a device to wait."""
+        """Check shape and dtype; reading values would synchronize the device."""
         if not isinstance(images, Tensor):
             raise LoopeError("'loope' reads the image: call encoder(images), or create it with inputs='xy'.")
         side, channels = self.patch_size, self.generator.channels

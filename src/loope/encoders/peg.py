@@ -1,4 +1,4 @@
-"""Conditional positions (CPE): a convolution that reads position off its zero padding."""
+"""Conditional position encoding (CPE): a convolution that infers positions from its zero padding."""
 
 import torch
 from torch import Tensor, nn
@@ -25,11 +25,10 @@ class PositionalEncodingGenerator(PositionalEncoder):
         self.convolution = nn.Conv2d(self.dim, self.dim, 3, padding=1, groups=self.dim)
 
     def mixes_after(self, layer: int) -> bool:
-        """After block `after` only."""
         return layer == self.after
 
     def mix(self, tokens: Tensor, grid: Grid, layer: int) -> Tensor:
-        """`(B, N, D)`: after block `after` the tokens plus their convolution, unchanged elsewhere."""
+        """Return `(B, N, D)`: the tokens plus their convolution after block `after`, unchanged elsewhere."""
         if not self.mixes_after(layer):
             return tokens
         self._check_tokens(tokens, grid)
@@ -38,7 +37,7 @@ class PositionalEncodingGenerator(PositionalEncoder):
         return tokens + mixed
 
     def similarity(self, grid: GridLike | None = None) -> Tensor:
-        """`(N, N)`: the cosine of what equal tokens (all ones) become; only the padding tells them apart."""
+        """Return the cosine of the output for equal tokens (all ones), `(N, N)`; only the padding differs."""
         place = self._place(grid)
         tokens = torch.ones(1, place.size, self.dim, device=self._anchor.device, dtype=self.dtype)
         wide = torch.promote_types(self.dtype, torch.float32)

@@ -1,4 +1,4 @@
-"""Resampling of what was learned on one grid to another."""
+"""Resample learned values from one grid to another."""
 
 from torch import Tensor
 from torch.nn import functional as F
@@ -7,12 +7,12 @@ from loope.core.grid import Grid
 
 
 def resample(values: Tensor, old: Grid, new: Grid) -> Tensor:
-    """Values on the cells of a grid, bicubic with antialiasing, in float32 whatever their dtype.
+    """Resample values on a grid by bicubic interpolation with antialiasing, computed in float32.
 
     Args:
         values: `(..., N, C)`, row-major on `old`.
-        old: where the values are.
-        new: where they are wanted; grids are compared by height and width, not by their number of cells.
+        old: the grid of the values.
+        new: the new grid. Grids are compared by height and width, not by number of cells.
 
     Returns:
         `(..., M, C)`, row-major on `new`; `values` itself if the grids are equal.

@@ -1,6 +1,6 @@
-"""Rotary positions in 2D: queries and keys are turned by angles that grow with row and column.
+"""Rotary encoders in 2D: queries and keys are rotated by angles that grow with row and column.
 
-All on real numbers: channel pairs (0, 1), (2, 3), ... are turned as points in a plane.
+Computed on real numbers: channel pairs (0, 1), (2, 3), ... are rotated as points in a plane.
 """
 
 from abc import ABC, abstractmethod
@@ -16,20 +16,20 @@ SCALINGS = ("axis", "height")
 
 
 def waves(angles: Tensor) -> Tensor:
-    """`(2, ..., N, d)`: what `turn` needs of angles `(..., N, d/2)`: their cosines, and their sines with signs."""
+    """Return cosines and signed sines of angles `(..., N, d/2)` for `turn`: `(2, ..., N, d)`."""
     cos, sin = angles.cos(), angles.sin()
     return torch.stack((torch.stack((cos, cos), dim=-1), torch.stack((-sin, sin), dim=-1))).flatten(-2)
 
 
 def turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn the channel pairs of `x` `(..., N, d)` by the angles of `waves`: (a cos - b sin, b cos + a sin)."""
-    # Whole rows at once: every other channel on its own would be read by single numbers, which takes a third longer.
+    """Rotate the channel pairs of `x` `(..., N, d)` by the angles of `waves`: (a cos - b sin, b cos + a sin)."""
+    # Whole rows at once: reading every other channel would take a third longer.
     swapped = x.view(*x.shape[:-1], -1, 2).flip(-1).flatten(-2)
     return torch.addcmul(x * cos, swapped, sin)
 
 
 class Rotary(PositionalEncoder, ABC):
-    """What the rotary encoders share: `angles` says how far each channel pair of each head is turned."""
+    """Base class of rotary encoders: `angles` returns the angle of each channel pair of each head."""
 
     reads_content = False
 
@@ -41,23 +41,23 @@ class Rotary(PositionalEncoder, ABC):
 
     @abstractmethod
     def angles(self, grid: Grid, layer: int) -> Tensor:
-        """`(heads or 1, N, d/2)` in at least float32."""
+        """Return the angles, `(heads or 1, N, d/2)` in at least float32."""
 
     def rotate(self, q: Tensor, k: Tensor, grid: Grid, layer: int) -> tuple[Tensor, Tensor]:
-        """Queries and keys turned by their positions, so that scores depend on offsets."""
+        """Rotate queries and keys by their positions, so that scores depend on offsets."""
         self._check_tokens(q, grid)
         self._check_tokens(k, grid)
         cos, sin = self.waves(grid, layer).to(q.dtype)
         return turn(q, cos, sin), turn(k, cos, sin)
 
     def waves(self, grid: Grid, layer: int) -> Tensor:
-        """`(2, heads or 1, N, d)` in at least float32: cosines and sines of the angles, as `turn` takes them."""
+        """Return cosines and sines of the angles for `turn`: `(2, heads or 1, N, d)` in at least float32."""
         return waves(self.angles(grid, layer))
 
     def similarity(self, grid: GridLike | None = None) -> Tensor:
-        """`(N, N)`: the mean cosine of the angle between two positions, over heads and frequencies of all blocks.
+        """Return the mean cosine of the angle between two positions over heads, frequencies and blocks, `(N, N)`.
 
-        It is what two equal vectors with equally long channel pairs would score.
+        It is the score of two equal vectors whose channel pairs have equal length.
         """
         place = self._place(grid)
         total = torch.stack([self._kernel(self.angles(place, layer)) for layer in range(self._layers())])
@@ -73,7 +73,6 @@ class Rotary(PositionalEncoder, ABC):
         return parts @ parts.T / angles[:, 0].numel()
 
     def extra_repr(self) -> str:
-        """Width, grid and heads, for `print(encoder)`."""
         return f"{super().extra_repr()}, heads={self.heads}"
 
 
@@ -95,11 +94,10 @@ class RopeAxial(Rotary):
         self.temperature = as_positive(temperature, "temperature")
 
     def angles(self, grid: Grid, layer: int) -> Tensor:
-        """`(1, N, d/2)`: the first half of the pairs turns with the row, the second with the column."""
+        """Return `(1, N, d/2)`: the first half of the pairs rotates with the row, the second with the column."""
         return self.constant("_angles", grid)
 
     def waves(self, grid: Grid, layer: int) -> Tensor:
-        """`(2, 1, N, d)`: decided by the grid alone, so kept."""
         return self.constant("_waves", grid)
 
     def _angles(self, grid: Grid) -> Tensor:
@@ -134,20 +132,19 @@ class RopeMixed(Rotary):
         super().__init__(dim, grid, heads)
         count = self.pairs // 2
         bands = as_positive(temperature, "temperature") ** (-torch.arange(count) / count)
-        # Each head starts as axial rotary in a frame turned by a random angle.
+        # Each head starts as axial rotary in a randomly rotated frame.
         frame = torch.rand(as_size(depth, "depth"), self.heads, 1) * 2 * torch.pi
         direction = torch.cat((frame.expand(-1, -1, count), frame.expand(-1, -1, count) + torch.pi / 2), dim=-1)
         self.frequencies = nn.Parameter(torch.stack((direction.cos(), direction.sin())) * bands.repeat(2))
 
     def angles(self, grid: Grid, layer: int) -> Tensor:
-        """`(heads, N, d/2)`: row and column times their learned frequencies."""
+        """Return row and column times their learned frequencies, `(heads, N, d/2)`."""
         self._check_layer(layer, self._layers())
         row, column = self.constant("_coordinates", grid).unbind(0)  # (N, 1) each
         frequencies = self.frequencies[:, layer, :, None].to(row.dtype)  # (2, heads, 1, d/2)
         return row * frequencies[0] + column * frequencies[1]
 
     def no_weight_decay(self) -> set[str]:
-        """`frequencies`."""
         return {"frequencies"}
 
     def _layers(self) -> int:

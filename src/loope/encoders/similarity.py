@@ -1,4 +1,4 @@
-"""How alike an encoder makes positions: one matrix for every kind of encoder, so that all can be measured alike."""
+"""The similarity of positions under any kind of encoder, as one matrix."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ def encoder_similarity(
     images: Tensor | None = None,
     tokens: Tensor | None = None,
 ) -> Tensor:
-    """E: how alike positions are, for `loope.pesi_from_similarity`.
+    """Return the similarity E of positions, for `loope.pesi_from_similarity`.
 
-    - additive: the cosine of the vectors. With `images`, that of the vectors each image gets, averaged over images;
-      without, LOOPE is its static order (X_C = 0).
-    - conditional: the cosine of what tokens become. With `tokens`, a batch of real token maps, averaged over them;
-      without, of equal tokens (all ones), where only the padding tells positions apart.
-    - rotary: the mean over heads and frequencies of the cosine of the angle difference, that is, what two equal vectors
-      would score. Learned frequencies are averaged over blocks too.
-    - bias: the bias averaged over heads (and blocks). iRPE's contextual bias is that of a query of ones; its tables
-      start at zero, so before training E is constant.
+    - additive: the cosine of the vectors. With `images`, averaged over the images; without, LOOPE uses its static order
+      (X_C = 0).
+    - conditional: the cosine of the output tokens. With `tokens`, a batch of token maps, averaged over them; without,
+      for equal tokens (all ones), where only the padding distinguishes positions.
+    - rotary: the cosine of the angle difference, averaged over heads and frequencies, that is, the score of two equal
+      vectors. Learned frequencies are averaged over blocks too.
+    - bias: the bias averaged over heads (and blocks). iRPE's contextual bias is for a query of ones; its tables start
+      at zero, so before training E is constant.
 
-    Computed by a copy of the encoder in float64 and evaluation mode, then rounded to multiples of 2^-40 of the largest
-    value's power of two, so that what is equal on paper is equal.
+    Computed in float64 by a copy of the encoder in eval mode, then rounded to multiples of 2^-40 of the largest value's
+    power of two, so that values that are equal in exact arithmetic are equal.
 
     Args:
         encoder: any encoder.
-        grid: (height, width); the encoder's own if not given.
+        grid: (height, width); by default the encoder's own.
         images: `(B, C, H, W)` float, for additive encoders.
         tokens: `(B, N, D)` float, for conditional encoders.
 
@@ -93,6 +93,6 @@ def _needs(encoder: PositionalEncoder, hook: str, what: str) -> None:
 
 
 def _cosines(vectors: Tensor) -> Tensor:
-    """`(N, N)`: the cosine of `(B, N, D)` vectors, averaged over B."""
+    """Return the cosine of `(B, N, D)` vectors averaged over B, `(N, N)`."""
     unit = torch.nn.functional.normalize(vectors, dim=-1)
     return (unit @ unit.mT).mean(0)

@@ -1,4 +1,4 @@
-"""2D sinusoids: row and column side by side, or, as in the paper's baseline, added."""
+"""2D sinusoids: row and column concatenated, or, as in the paper's baseline, added."""
 
 import torch
 from torch import Tensor
@@ -10,7 +10,7 @@ from loope.encoders.frequencies import sinusoids, vaswani
 
 
 def _axis(position: Tensor, dim: int) -> Tensor:
-    """`(N, dim)`: sinusoids of one axis, sine on even and cosine on odd channels."""
+    """Return the sinusoids of one axis, `(N, dim)`: sine on even and cosine on odd channels."""
     return sinusoids(position, vaswani(dim), torch.arange(dim).double() % 2)
 
 
@@ -37,7 +37,7 @@ class SinCos2d(StaticTable):
 class SinCos2dSum(StaticTable):
     """Sinusoids of row and column added, coordinates from -1 to 1: the 2D baseline of the paper's released code.
 
-    A sum cannot tell (a, b) from (b, a): cells mirrored at the diagonal of a square grid get the same vector.
+    A sum cannot distinguish (a, b) from (b, a): cells mirrored at the diagonal of a square grid get the same vector.
 
     Args:
         dim: width D of the tokens, even.

@@ -19,7 +19,7 @@ class Sinusoid(StaticTable):
     Args:
         dim: width D of the tokens, even.
         grid: (height, width) of the grid.
-        order: the name of a patch order, or an `Order` of one's own (which fits its own grid only).
+        order: the name of a patch order, or an `Order` (for its own grid only).
         frequencies: "vaswani", "original", "arithmetic", "geometric", "random" or a `(D,)` tensor.
         phase: "channel" has sine on even and cosine on odd channels, and reproduces the paper's numbers;
             "checkerboard" is the paper's equation taken literally, delta = (channel + patch number) mod 2, which
@@ -42,10 +42,10 @@ class Sinusoid(StaticTable):
         self.order = order
         self.phase = phase
         self.frequencies = frequency_set(frequencies, self.dim)
-        self._ordered(self.grid)  # an unknown order is an error now, not at the first image
+        self._ordered(self.grid)  # raise for an unknown order now, not at the first image
 
     def _resample(self, grid: Grid) -> None:
-        self._ordered(grid)  # an order of one's own cannot follow: an error now, with the grid as it was
+        self._ordered(grid)  # an `Order` object cannot be resized: raise before the grid changes
 
     def _ordered(self, grid: Grid) -> Order:
         if isinstance(self.order, Order):
@@ -58,11 +58,11 @@ class Sinusoid(StaticTable):
         return create_order(self.order, *grid)
 
     def _index(self, grid: Grid) -> Tensor:
-        """`(N,)` float64: X_G."""
+        """Return X_G, `(N,)` float64."""
         return self._ordered(grid).index.flatten().double().cpu()
 
     def _phase(self, grid: Grid) -> Tensor:
-        """`(D,)` or `(N, D)` float64: delta."""
+        """Return delta, `(D,)` or `(N, D)` float64."""
         channel = torch.arange(self.dim)
         delta = channel if self.phase == "channel" else channel + torch.arange(grid.size)[:, None]
         return (delta % 2).double()
@@ -71,7 +71,6 @@ class Sinusoid(StaticTable):
         return sinusoids(self._index(grid), self.frequencies, self._phase(grid))[None]
 
     def extra_repr(self) -> str:
-        """Width, grid, order and phase, for `print(encoder)`."""
         return f"{super().extra_repr()}, order={self.order!r}, phase={self.phase!r}"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from loope.core.errors import LoopeError, one_of
+from loope.core.errors import MissingPackageError, one_of
 from loope.encoders.loope import Loope
 from loope.explorer.offsets import read_encoder
 from loope.explorer.serialization import to_json
@@ -29,7 +29,9 @@ def shipped() -> nn.Module:
 
         return load(SHIPPED).float()
     except ImportError:
-        raise LoopeError("The shipped model needs timm and safetensors: pip install 'loope[models]'.") from None
+        raise MissingPackageError(
+            "The shipped model needs timm and safetensors: pip install 'loope[models]'."
+        ) from None
 
 
 @lru_cache(maxsize=1)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from loope.core import images
-from loope.core.errors import LoopeError
+from loope.core.errors import LoopeError, MissingPackageError
 from loope.core.grid import Grid
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def read_weights(data: bytes) -> Weights:
         from safetensors import SafetensorError
         from safetensors.torch import load
     except ImportError:
-        raise LoopeError("Reading checkpoints needs safetensors: pip install 'loope[models]'.") from None
+        raise MissingPackageError("Reading checkpoints needs safetensors: pip install 'loope[models]'.") from None
     try:
         tensors = load(data)
     except (SafetensorError, KeyError) as error:  # KeyError: a dtype that torch does not have

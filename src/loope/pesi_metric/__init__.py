@@ -1,1 +1,1 @@
-"""PESI: how well an encoding keeps the geometry of the grid."""
+"""PESI: how well an encoding preserves the geometry of the grid."""

@@ -1,4 +1,4 @@
-"""The three parts of PESI for some centres of a grid (Supp. A.5): from rows of similarity to a number a centre."""
+"""The components of PESI (Supp. A.5): from rows of similarity to one number per centre."""
 
 from typing import NamedTuple
 
@@ -32,10 +32,10 @@ def rings(rows: Tensor, geometry: Geometry, centres: slice) -> Rings:
 
 
 def undirected(around: Rings) -> Tensor:
-    """`(C,)`: 1 - Spearman of a ring's radius and its mean similarity."""
+    """Return 1 - Spearman of a ring's radius and its mean similarity, `(C,)`."""
     present = ~around.mean.isnan()
     middle = (present.sum(-1, keepdim=True) + 1) / 2
-    # Every ring up to the last has cells, so absent ones come last and take the highest ranks, away from the others.
+    # Every ring up to the last has cells, so absent rings come last and get the highest ranks.
     mean = torch.where(present, round_off(around.mean), torch.inf)
     similarity = torch.where(present, average_ranks(mean) - middle, 0)
     radius = torch.where(present, torch.arange(1, mean.shape[-1] + 1, device=mean.device) - middle, 0)
@@ -43,12 +43,12 @@ def undirected(around: Rings) -> Tensor:
 
 
 def directed(order: Tensor, geometry: Geometry, centres: slice) -> Tensor:
-    """`(C,)`: 1 - the mean over directions of Spearman of distance and similarity; fewer than 2 cells count 0.
+    """Return 1 - the mean over directions of Spearman of distance and similarity, `(C,)`; fewer than 2 cells count 0.
 
     Args:
-        order: `(C, N)` int64, from -2^41 to 2^41, ordered as similarity is.
-        geometry: of the grid.
-        centres: those of the rows.
+        order: `(C, N)` int64 from -2^41 to 2^41, in the order of similarity.
+        geometry: geometry of the grid.
+        centres: centres of the rows.
     """
     bucket = geometry.bucket(centres)
     # One sort ranks all buckets of a row: the key compares the bucket first, then the similarity.
@@ -60,26 +60,26 @@ def directed(order: Tensor, geometry: Geometry, centres: slice) -> Tensor:
 
 
 def asymmetry(around: Rings) -> Tensor:
-    """`(C,)`: the mean over rings of std / mean; a ring without spread counts 0, whatever its mean."""
+    """Return the mean over rings of std / mean, `(C,)`; a ring without spread counts 0, whatever its mean."""
     return torch.where(around.std == 0, 0, around.std / around.mean).nanmean(-1)
 
 
 def bounded_asymmetry(around: Rings, rows: Tensor) -> Tensor:
-    """`(C,)`: the mean over rings of std / (largest - smallest similarity to the centre); 0 if all are equal."""
+    """Return the mean over rings of std / (range of similarity to the centre), `(C,)`; 0 if all are equal."""
     extent = rows.amax(-1) - rows.amin(-1)
     return torch.where(extent > 0, around.std.nanmean(-1) / extent, 0)
 
 
 def ceiling(geometry: Geometry) -> float:
-    """The largest M_D: 1, and up to 1 more, for the share of buckets that can have a correlation.
+    """Return the largest possible M_D: 1 plus the share of buckets that can have a correlation.
 
-    Those are the ones that hold cells at two distances or more; each reaches -1 if similarity falls with distance.
+    These are the buckets with cells at two or more distances; each reaches -1 if similarity decreases with distance.
     """
     spread = geometry.distance_spread
     return 1 + sum(int((some > 0).sum()) for (some,) in in_pieces(spread)) / spread.numel()
 
 
 def _correlation(product: Tensor, spread: Tensor, other: Tensor) -> Tensor:
-    """Product over root of spreads; 0 where one side is constant and the correlation has no value."""
+    """Divide the product by the root of the spreads; 0 where one side is constant and the correlation is undefined."""
     defined = (spread > 0) & (other > 0)
     return torch.where(defined, product / root(torch.where(defined, spread * other, 1)), 0)

@@ -1,4 +1,4 @@
-"""PESI, Positional Embeddings Structural Integrity: does an embedding keep geometry? Pure functions."""
+"""PESI, Positional Embeddings Structural Integrity, as pure functions."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from loope.pesi_metric import components
 from loope.pesi_metric.geometry import SMALL, Geometry, geometry
 from loope.pesi_metric.validation import check_directions, similarities, unit_vectors
 
-NEAR_ZERO = 0.01  # of the largest similarity: below it, std / mean says little
+NEAR_ZERO = 0.01  # of the largest similarity; below it, std / mean is not meaningful
 
-# Similarity to some centres of one image: its number and the centres to `(C, N)` float64.
+# Maps the index of an image and some centres to their rows of similarity, `(C, N)` float64.
 Rows = Callable[[int, slice], Tensor]
 
 
@@ -37,19 +37,19 @@ class Maps(NamedTuple):
 
 @dataclass(frozen=True)
 class PesiScores:
-    """What PESI says of an embedding; tensors are float64, `()` for one image and `(B,)` for a batch.
+    """The PESI scores of an embedding; tensors are float64, `()` for one image and `(B,)` for a batch.
 
     Attributes:
-        m_u: undirected monotonicity, 0 to 2. Does mean similarity fall from ring to ring? 2: from every centre; 1: no
-            relation.
-        m_d: directed monotonicity, 0 to `m_d_ceiling`. Does similarity fall with distance in each direction?
-        a_su: undirected asymmetry, std / mean of similarity on a ring. 0: similarity is a matter of distance alone.
-        a_su_bounded: the same, but std / range of the centre's similarities: 0 to 1/2, also if means are near zero.
-        m_d_ceiling: the largest M_D on this grid with so many directions. It is below 2, because a bucket with fewer
-            than two cells counts 0.
-        smallest_mean: the smallest |mean| of a ring that has a spread, as a share of the largest |similarity|; infinite
-            if none has. Below 0.01 A_SU tells more about that ring than about the embedding.
-        maps: the scores of each centre.
+        m_u: undirected monotonicity, 0 to 2: whether mean similarity decreases from ring to ring. 2: for every centre;
+            1: no relation.
+        m_d: directed monotonicity, 0 to `m_d_ceiling`: whether similarity decreases with distance in each direction.
+        a_su: undirected asymmetry, std / mean of similarity on a ring. 0: similarity depends on distance alone.
+        a_su_bounded: the same with std / range of the centre's similarities: 0 to 1/2, even if means are near zero.
+        m_d_ceiling: the largest possible M_D on this grid with this number of directions. It is below 2 because buckets
+            with fewer than two cells count 0.
+        smallest_mean: the smallest |mean| of a ring with a spread, as a share of the largest |similarity|; infinite if
+            there is none. Below 0.01, that ring dominates A_SU.
+        maps: the scores per centre.
     """
 
     m_u: Tensor
@@ -62,7 +62,7 @@ class PesiScores:
 
     @property
     def m_d_share(self) -> Tensor:
-        """M_D / ceiling: at most 1 on every grid and for every number of directions."""
+        """Return M_D / ceiling: at most 1 for every grid and number of directions."""
         return self.m_d / self.m_d_ceiling
 
 
@@ -71,7 +71,7 @@ def pesi(embedding: Tensor, directions: int = 60) -> PesiScores:
 
     Args:
         embedding: `(h, w, D)` or `(B, h, w, D)` float of any precision; computed in float64.
-        directions: number N of buckets for M_D.
+        directions: number of direction buckets for M_D.
 
     Raises:
         LoopeError: for another shape or dtype, a single cell, or vectors that are zero or not finite.
@@ -89,12 +89,12 @@ def pesi(embedding: Tensor, directions: int = 60) -> PesiScores:
 
 
 def pesi_from_similarity(similarity: Tensor, grid: GridLike, directions: int = 60) -> PesiScores:
-    """Measure any similarity of positions: the way for rotary and bias encoders, see `loope.encoder_similarity`.
+    """Measure any similarity of positions, such as `loope.encoder_similarity` of rotary and bias encoders.
 
     Args:
-        similarity: `(N, N)` or `(B, N, N)` float; row c says how alike the cells are to cell c.
+        similarity: `(N, N)` or `(B, N, N)` float; row c is the similarity of all cells to cell c.
         grid: (height, width), N cells.
-        directions: number of buckets for M_D.
+        directions: number of direction buckets for M_D.
 
     Raises:
         LoopeError: for another shape or dtype, a single cell, or values that are not finite.
@@ -109,14 +109,14 @@ def pesi_from_similarity(similarity: Tensor, grid: GridLike, directions: int = 6
 
 
 def measure(similarity: Tensor, grid: GridLike, directions: int = 60) -> PesiScores:
-    """As `pesi_from_similarity`, without a warning: for those who look at `smallest_mean`, in any thread."""
+    """Compute `pesi_from_similarity` without its warning, for callers that check `smallest_mean`; thread-safe."""
     given, cells = similarities(similarity, grid)
     place = geometry(cells, check_directions(directions), similarity.device)
     return _scores(given.rows, place, given.largest, similarity.shape[:-2], dense_ranks)
 
 
 def undirected_monotonicity(similarity: Tensor, grid: GridLike) -> Tensor:
-    """M_U of each centre, `(h, w)` or `(B, h, w)`, from `(N, N)` or `(B, N, N)` similarity; M_U is its mean."""
+    """Return M_U of each centre, `(h, w)` or `(B, h, w)`, from `(N, N)` or `(B, N, N)` similarity."""
 
     def part(rows: Tensor, place: Geometry, centres: slice) -> Tensor:
         return components.undirected(components.rings(rows, place, centres))
@@ -125,7 +125,7 @@ def undirected_monotonicity(similarity: Tensor, grid: GridLike) -> Tensor:
 
 
 def directed_monotonicity(similarity: Tensor, grid: GridLike, directions: int = 60) -> Tensor:
-    """M_D of each centre, `(h, w)` or `(B, h, w)`, from `(N, N)` or `(B, N, N)` similarity; M_D is its mean."""
+    """Return M_D of each centre, `(h, w)` or `(B, h, w)`, from `(N, N)` or `(B, N, N)` similarity."""
 
     def part(rows: Tensor, place: Geometry, centres: slice) -> Tensor:
         return components.directed(dense_ranks(rows), place, centres)
@@ -134,7 +134,7 @@ def directed_monotonicity(similarity: Tensor, grid: GridLike, directions: int = 
 
 
 def undirected_asymmetry(similarity: Tensor, grid: GridLike) -> Tensor:
-    """A_SU of each centre, `(h, w)` or `(B, h, w)`, from `(N, N)` or `(B, N, N)` similarity; A_SU is its mean."""
+    """Return A_SU of each centre, `(h, w)` or `(B, h, w)`, from `(N, N)` or `(B, N, N)` similarity."""
 
     def part(rows: Tensor, place: Geometry, centres: slice) -> Tensor:
         return components.asymmetry(components.rings(rows, place, centres))
@@ -143,7 +143,7 @@ def undirected_asymmetry(similarity: Tensor, grid: GridLike) -> Tensor:
 
 
 def m_d_ceiling(grid: GridLike, directions: int = 60) -> float:
-    """The largest M_D that any embedding of this grid can have.
+    """Return the largest M_D that any embedding of this grid can have.
 
     Examples:
         >>> round(m_d_ceiling((14, 14), 60), 4), m_d_ceiling((14, 14), 1)
@@ -153,12 +153,12 @@ def m_d_ceiling(grid: GridLike, directions: int = 60) -> float:
 
 
 def cosine_similarity(embedding: Tensor) -> Tensor:
-    """E of an `(h, w, D)` or `(B, h, w, D)` embedding: `(N, N)` or `(B, N, N)` float64, rounded to multiples of 2^-40.
+    """Return E of an `(h, w, D)` or `(B, h, w, D)` embedding, `(N, N)` or `(B, N, N)` float64.
 
-    Rounded, so that similarities that are equal on paper are equal, and rank as such in `pesi_from_similarity`.
+    Rounded to multiples of 2^-40, so that similarities that are equal in exact arithmetic have equal ranks.
 
     Raises:
-        LoopeError: for more cells than `loope.core.limits.MOST_CELLS_COMPARED`; `pesi` measures those without E.
+        LoopeError: for more cells than `loope.core.limits.MOST_CELLS_COMPARED`; `pesi` does not store E.
     """
     vectors, grid = unit_vectors(embedding)
     require_comparable(grid)
@@ -171,11 +171,11 @@ def cosine_similarity(embedding: Tensor) -> Tensor:
 
 
 def _cosines(vectors: Tensor) -> Rows:
-    """The rows of E of `(B, N, D)` unit vectors."""
+    """Return the rows of E of `(B, N, D)` unit vectors."""
     if vectors.is_cpu and vectors.shape[1] <= SMALL:
         whole = lru_cache(maxsize=1)(lambda image: gram(vectors[image]))
         return lambda image, centres: whole(image)[centres]
-    # A few centres at a time: E as a whole is never in memory.
+    # A few centres at a time, so that E is never in memory as a whole.
     return lambda image, centres: vectors[image, centres] @ vectors[image].T
 
 
@@ -186,14 +186,14 @@ def _scores(
     batch: torch.Size,
     order: Callable[[Tensor], Tensor],
 ) -> PesiScores:
-    """Every part for every centre of every image.
+    """Compute all components for every centre of every image.
 
     Args:
         rows: the similarities, of about 1.
         place: the geometry.
         largest: `(B,)`, the largest absolute similarity of each image.
         batch: `(B,)`, or `()` for one image.
-        order: similarities to whole numbers that order as they do.
+        order: maps similarities to integers in the same order.
     """
 
     def centre_scores(image: int, centres: slice) -> Tensor:
@@ -231,7 +231,7 @@ Part = Callable[[Tensor, Geometry, slice], Tensor]
 
 
 def _map(part: Part, similarity: Tensor, grid: GridLike, directions: int = 1) -> Tensor:
-    """One part for every centre of every image."""
+    """Compute one component for every centre of every image."""
     given, cells = similarities(similarity, grid)
     place = geometry(cells, check_directions(directions), similarity.device)
 

@@ -1,4 +1,4 @@
-"""What PESI needs to know of a grid: rings, directions and distance ranks. Made once for each grid, then kept."""
+"""Rings, directions and distance ranks of a grid, computed once per grid and cached."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from loope.core.grid import Grid
 from loope.core.ranks import average_ranks
 from loope.core.serial import PIECE, root, rounded
 
-# Cells of all centres that are looked at together. On small grids so few that PyTorch uses the calling thread alone; on
-# large ones threads pay, and a megabyte in float64 still stays in a processor's cache.
+# Cells of all centres that are processed together. On small grids few enough for PyTorch to use the calling thread
+# alone; on large ones threads pay off, and a megabyte in float64 still fits into a processor's cache.
 SMALL = 1024  # cells of a grid
 CHUNK, LARGE_CHUNK = PIECE, 2**17
 KEPT = 8  # grids; the largest part of one is half of its similarity matrix in float32
 
 
 class Geometry:
-    """Where cells lie as seen from each other.
+    """Relative positions of the cells of a grid.
 
-    Ring and direction of a cell depend on its offset from the centre alone, so that they are stored for each of the
-    (2h-1)(2w-1) offsets, and looked up for a few centres at a time.
+    Ring and direction of a cell depend on its offset from the centre alone, so they are stored for each of the
+    (2h-1)(2w-1) offsets and looked up for a few centres at a time.
 
     Args:
         grid: the cells.
-        directions: number of buckets that a full turn is cut into.
-        device: where the tables live.
+        directions: number of direction buckets in a full turn.
+        device: device of the tables.
     """
 
     def __init__(self, grid: Grid, directions: int, device: torch.device):
@@ -40,50 +40,50 @@ class Geometry:
         self._place = rows * (2 * grid.width - 1) + columns  # a cell's index if the table of offsets began at 0, 0
         offsets = [(di, dj) for di in range(1 - grid.height, grid.height) for dj in range(1 - grid.width, grid.width)]
         self._squared = self._table([di * di + dj * dj for di, dj in offsets])
-        # A whole number's root is never half-way between two others: rounding has no ties.
+        # The root of an integer is never halfway between two integers, so rounding has no ties.
         self._ring = rounded(root(self._squared.double())).long()
-        # As written in Supp. A.5.2, in double precision, by the standard library: the cell next to the centre lies
-        # exactly on the border of two buckets, where another arc tangent's last bit would decide.
+        # As in Supp. A.5.2, in double precision by the standard library: cells next to the centre lie exactly on the
+        # border of two buckets, where the last bit of another arc tangent would decide.
         step = 2 * math.pi / directions
         self._bucket = self._table([math.floor(math.atan2(dj, di) / step) % directions for di, dj in offsets])
         self.rings = int(self._ring.max()) + 1
-        self.offsets = len(offsets)  # that of a cell from itself is in the middle
+        self.offsets = len(offsets)  # the zero offset is in the middle
 
     def _table(self, values: list[int]) -> Tensor:
         return torch.tensor(values, dtype=torch.int64, device=self.device)
 
     def chunks(self) -> Iterator[slice]:
-        """Centres, a few at a time."""
+        """Iterate over the centres, a few at a time."""
         most = CHUNK if self.grid.size <= SMALL else LARGE_CHUNK
         step = max(1, most // max(self.grid.size, self.directions))
         for start in range(0, self.grid.size, step):
             yield slice(start, min(start + step, self.grid.size))
 
     def offset(self, centres: slice) -> Tensor:
-        """`(C, N)` int64: the number of each cell's offset from each centre, from 0 to (2h-1)(2w-1) - 1."""
+        """Return the index of each cell's offset from each centre, `(C, N)` int64 from 0 to (2h-1)(2w-1) - 1."""
         return self._place + (self._place[-1] - self._place[centres, None])
 
     def ring(self, centres: slice) -> Tensor:
-        """`(C, N)` int64: the rounded distance of each cell from each centre."""
+        """Return the rounded distance of each cell from each centre, `(C, N)` int64."""
         return self._look_up(self._ring, centres)
 
     def bucket(self, centres: slice) -> Tensor:
-        """`(C, N)` int64: the direction in which each cell lies from each centre; the centre itself is in bucket 0."""
+        """Return the direction bucket of each cell from each centre, `(C, N)` int64; 0 for the centre itself."""
         return self._look_up(self._bucket, centres)
 
     def squared_distance(self, centres: slice) -> Tensor:
-        """`(C, N)` int64."""
+        """Return the squared distance of each cell from each centre, `(C, N)` int64."""
         return self._look_up(self._squared, centres)
 
     def _look_up(self, table: Tensor, centres: slice) -> Tensor:
         offset = self.offset(centres)
-        # Not `table[offset]`, which PyTorch splits over threads however small it is.
+        # Not `table[offset]`, which PyTorch splits over threads even if small.
         return table.index_select(0, offset.flatten()).view(offset.shape)
 
     def over_centres(self, columns: int, part: Callable[[slice], Tensor]) -> Tensor:
-        """`(N, columns)` float64 of a part that is made for some centres at a time.
+        """Compute `part` for a few centres at a time and return `(N, columns)` float64.
 
-        Written into one tensor: small results kept between large ones that are freed would hold on to their memory.
+        Results are written into one tensor: small ones between large freed ones would fragment memory.
         """
         out = torch.empty(self.grid.size, columns, dtype=torch.float64, device=self.device)
         for centres in self.chunks():
@@ -92,19 +92,19 @@ class Geometry:
 
     @cached_property
     def ring_counts(self) -> Tensor:
-        """`(N, rings)` float64: cells in each ring around each centre; 0 beyond the last."""
+        """Return the number of cells in each ring around each centre, `(N, rings)` float64; 0 beyond the last."""
         return self.over_centres(self.rings, lambda centres: _counts(self.ring(centres), self.rings))
 
     @cached_property
     def bucket_counts(self) -> Tensor:
-        """`(N, directions)` float64: cells in each direction from each centre."""
+        """Return the number of cells in each direction from each centre, `(N, directions)` float64."""
         return self.over_centres(self.directions, lambda centres: _counts(self.bucket(centres), self.directions))
 
     @cached_property
     def distance_ranks(self) -> Tensor:
-        """`(N, N)` whole numbers: twice the rank of each cell's distance in its bucket, counted from the bucket's mean.
+        """Return twice the rank of each cell's distance in its bucket minus the bucket's mean, `(N, N)` integers.
 
-        Doubled, average ranks are whole, and 16 bits hold them for every grid whose similarity fits into memory.
+        Doubled average ranks are integers, and fit into 16 bits for every grid whose similarity fits into memory.
         """
         size = self.grid.size
         ranks = torch.empty(size, size, dtype=torch.int16 if size < 2**15 else torch.int32, device=self.device)
@@ -116,7 +116,7 @@ class Geometry:
 
     @cached_property
     def distance_spread(self) -> Tensor:
-        """`(N, directions)` float64: in each bucket, the sum of the squares of `distance_ranks`."""
+        """Return the sum of squares of `distance_ranks` in each bucket, `(N, directions)` float64."""
 
         def spread(centres: slice) -> Tensor:
             return add_up(self.distance_ranks[centres].double().square(), self.bucket(centres), self.directions)
@@ -124,7 +124,7 @@ class Geometry:
         return self.over_centres(self.directions, spread)
 
     def centred(self, ranks: Tensor, bucket: Tensor, centres: slice) -> Tensor:
-        """`(C, N)` ranks over a whole row in which buckets follow each other, counted from the mean of the own bucket.
+        """Subtract the mean rank of each cell's bucket from ranks over a whole row, `(C, N)`.
 
         Args:
             ranks: `(C, N)` float64, average ranks of keys that compare buckets first.
@@ -132,18 +132,18 @@ class Geometry:
             centres: the rows' centres.
         """
         counts = self.bucket_counts[centres]
-        middle = counts.cumsum(-1) - (counts - 1) / 2  # ties within a bucket do not move its mean rank
+        middle = counts.cumsum(-1) - (counts - 1) / 2  # ties within a bucket do not change its mean rank
         return ranks - middle.gather(-1, bucket)
 
 
 @lru_cache(maxsize=KEPT)
 def geometry(grid: Grid, directions: int, device: torch.device) -> Geometry:
-    """The geometry of a grid, from memory if it was asked for lately."""
+    """Return the geometry of a grid, cached."""
     return Geometry(grid, directions, device)
 
 
 def add_up(values: Tensor, group: Tensor, groups: int) -> Tensor:
-    """`(C, groups)` float64: the sum of each group's `(C, N)` values in each row."""
+    """Sum `(C, N)` values by group in each row: `(C, groups)` float64."""
     return values.new_zeros(len(values), groups).scatter_add_(-1, group, values)
 
 

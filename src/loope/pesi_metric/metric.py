@@ -1,4 +1,4 @@
-"""PESI as a torchmetrics metric: it accumulates over batches and processes, and calls the pure functions."""
+"""PESI as a torchmetrics metric that accumulates over batches and processes."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ SCORES = ("m_u", "m_d", "m_d_share", "a_su", "a_su_bounded")
 
 
 class PESI(Metric):
-    """Mean and spread of PESI over the images that an encoder was shown.
+    """Mean and standard deviation of PESI over images.
 
-    For encoders that read the image, such as LOOPE: each image has an embedding of its own, and scores of its own.
+    For encoders that read the image, such as LOOPE, whose embedding differs between images.
 
     Args:
         directions: number of buckets for M_D.
-        options: those of `torchmetrics.Metric`.
+        options: options of `torchmetrics.Metric`.
 
     Examples:
         >>> import loope
@@ -59,7 +59,7 @@ class PESI(Metric):
         self.moments = merge(torch.stack((self.moments, batch.to(self.moments))))
 
     def compute(self) -> dict[str, Tensor]:
-        """Mean of each score by its name, `<name>_std` (over images, of the population) and the number of `images`.
+        """Return the mean of each score by name, `<name>_std` (population, over images) and the number of `images`.
 
         Raises:
             LoopeError: before the first update.
@@ -72,9 +72,9 @@ class PESI(Metric):
 
 
 def merge(moments: Tensor) -> Tensor:
-    """Count, mean and sum of squared deviations of the union of several samples (Chan, Golub and LeVeque, 1983).
+    """Merge count, mean and sum of squared deviations of several samples (Chan, Golub and LeVeque, 1983).
 
-    Sums of squares would cancel: scores of different images can agree in all but the last digits.
+    Plain sums of squares would cancel: scores of different images can agree in all but the last digits.
 
     Args:
         moments: `(samples, 3, scores)` float64; a sample may be empty.

@@ -1,4 +1,4 @@
-"""The table of positions among a trained model's weights: found by name and shape, without its prefix tokens."""
+"""Find the position table of a trained model by name and shape, without its prefix tokens."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from torch import Tensor
 
-from loope.core.errors import LoopeError, nearest_first, require, told
+from loope.core.errors import LoopeError, MissingPackageError, nearest_first, require, told
 from loope.core.grid import Grid, GridLike, as_grid
 from loope.core.hub import hub_or_cache, missing_weights
 from loope.core.tensors import as_dense
@@ -21,20 +21,20 @@ Weights: TypeAlias = str | Path | Mapping[str, Tensor]
 
 # pos_embed (timm), position_embeddings (transformers), positional_embedding (CLIP), pos_embedding (torchvision), ...
 NAMED = re.compile(r"(^|\.)(absolute_)?pos(ition(al)?)?_embed(ding)?s?([._]\d+)?(\.weight)?$")
-SET_ASIDE = re.compile(r"(^|\.)loope\.own\.")  # kept by loope.attach, and used by nothing
-MOST_PREFIX = 8  # class, distillation and register tokens. A text model's table has more left over than that.
+SET_ASIDE = re.compile(r"(^|\.)loope\.own\.")  # stored by loope.attach, but unused
+MOST_PREFIX = 8  # class, distillation and register tokens; a text model's table has more extra rows
 
 
 def position_table(weights: Weights, grid: GridLike | None = None, name: str | None = None) -> Tensor:
-    """The learned positions of a model's patches, ready for `loope.pesi`.
+    """Return the position table of a model's patches, for `loope.pesi`.
 
     Args:
-        weights: a `.safetensors` file, of which only the table is read, or a state dict.
-        grid: (height, width) of the patches; if not given, the square that leaves the fewest prefix tokens.
-        name: the tensor's name, where there are several tables.
+        weights: a `.safetensors` file, from which only the table is read, or a state dict.
+        grid: (height, width) of the patches; by default the square that leaves the fewest prefix tokens.
+        name: the tensor's name, needed if there are several tables.
 
     Returns:
-        `(h, w, D)` in the table's own dtype. Prefix tokens come first in a table; they have no place and are left out.
+        `(h, w, D)` in the table's dtype, without the prefix tokens, which come first in a table.
 
     Raises:
         LoopeError: if there is no table, none that fits the grid, or more than one.
@@ -50,7 +50,7 @@ def position_table(weights: Weights, grid: GridLike | None = None, name: str | N
 
 
 def find_table(weights: Weights, grid: GridLike | None = None, name: str | None = None) -> tuple[str, Tensor]:
-    """As `position_table`, with the tensor's name."""
+    """Return the tensor's name and its `position_table`."""
     tensors = weights if isinstance(weights, Mapping) else WeightsFile(weights)
     tables = {key: as_dense(tensors[key], key, "(1, N, D)").detach() for key in _choose(tensors, name)}
     wanted = None if grid is None else as_grid(grid)
@@ -66,12 +66,12 @@ def find_table(weights: Weights, grid: GridLike | None = None, name: str | None 
 
 
 def model_table(model: str, grid: GridLike | None = None, name: str | None = None) -> Tensor:
-    """The learned positions of a timm model's patches, with the weights that timm has for it.
+    """Return the position table of a pretrained timm model.
 
     Args:
         model: the model's name.
-        grid: (height, width) of the patches; the model's if not given.
-        name: the tensor's name, where there are several tables.
+        grid: (height, width) of the patches; by default the model's.
+        name: the tensor's name, needed if there are several tables.
 
     Returns:
         `(h, w, D)`.
@@ -85,22 +85,23 @@ def model_table(model: str, grid: GridLike | None = None, name: str | None = Non
     try:
         with hub_or_cache():
             made = timm.create_model(model, pretrained=True)
-    except Exception as error:  # whatever the hub and the network may raise
+    except Exception as error:  # the hub and the network can raise anything
         raise LoopeError(f"timm cannot load {model!r}: {error}; give a file of its weights.") from None
     own = getattr(getattr(made, "patch_embed", None), "grid_size", None)
     return position_table(made.state_dict(), grid or own, name)
 
 
 def require_timm_model(name: str) -> ModuleType:
-    """timm, if it is installed and has a model of that name.
+    """Return the timm module after checking that it has the model.
 
     Raises:
-        LoopeError: otherwise; the message names the nearest models.
+        LoopeError: if it has not; the message names the nearest models.
+        MissingPackageError: if timm is not installed.
     """
     try:
         import timm
     except ImportError:
-        raise LoopeError("Models by name need timm: pip install 'loope[models]'.") from None
+        raise MissingPackageError("Models by name need timm: pip install 'loope[models]'.") from None
     if not timm.is_model(name):
         near = ", ".join(nearest_first(name, timm.list_models())[:5])
         raise LoopeError(f"timm has no model {name!r}; nearest are {near}.")
@@ -108,18 +109,18 @@ def require_timm_model(name: str) -> ModuleType:
 
 
 def table_names(tensors: Iterable[str]) -> list[str]:
-    """Names of the tables that are in use."""
+    """Return the names of the tables in use."""
     return [key for key in tensors if NAMED.search(key) and not SET_ASIDE.search(key)]
 
 
 def set_aside(tensors: Iterable[str]) -> list[str]:
-    """Names of the tables that `loope.attach` took out of use; `position_table` reads them by name only."""
-    # Dots in the names of what is set aside are written as slashes.
+    """Return the names of the tables that `loope.attach` disabled; `position_table` reads them by name only."""
+    # Their names have slashes instead of dots.
     return [key for key in tensors if SET_ASIDE.search(key) and NAMED.search(key.replace("/", "."))]
 
 
 def _choose(tensors: Iterable[str], name: str | None) -> list[str]:
-    """The tensor of that name, or all that are called like a table of positions."""
+    """Return the given name, or all names of position tables."""
     keys = list(tensors)
     if name is not None:
         require(isinstance(name, str), f"`name` must be a tensor's name, got {told(name)}.")
@@ -138,7 +139,7 @@ def _choose(tensors: Iterable[str], name: str | None) -> list[str]:
 
 
 def _patches(table: Tensor, wanted: Grid | None) -> Tensor | None:
-    """`(h, w, D)` out of `(tokens, D)`, `(1, tokens, D)` or `(1, h, w, D)`; None if that cannot be."""
+    """Extract `(h, w, D)` from `(tokens, D)`, `(1, tokens, D)` or `(1, h, w, D)`; None if it does not fit."""
     if table.dim() > 2:
         if table.shape[0] != 1:
             return None

@@ -1,4 +1,4 @@
-"""What the paper printed (Table 5): 14x14, D = 768, 60 directions."""
+"""The published scores (Table 5): 14x14, D = 768, 60 directions."""
 
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ class Row(NamedTuple):
 
 GRID, DIM, DIRECTIONS = Grid(14, 14), 768, 60
 
-# By our names. "Static" is the Gilbert order without offsets; the row that those settings reproduce is "LOOPE".
+# By our names. "Static" is the Gilbert order without offsets; its settings reproduce the row "LOOPE".
 ROWS = {
     "learned": Row("Learnable", 1.7493, 1.2003, -0.7272),
     "sinusoid": Row("1D Sinusoid", 1.9567, 1.4905, 0.1243),
@@ -27,5 +27,5 @@ ROWS = {
 
 
 def published(name: str, grid: Grid, dim: int, directions: int) -> Row | None:
-    """The paper's row for an encoder, if these are the paper's settings."""
+    """Return the paper's row for an encoder if the settings are the paper's, else None."""
     return ROWS.get(name) if (grid, dim, directions) == (GRID, DIM, DIRECTIONS) else None

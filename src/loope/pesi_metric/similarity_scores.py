@@ -1,4 +1,4 @@
-"""Beyond the paper: two more questions to a similarity of positions."""
+"""Two more scores of a similarity of positions, which are not in the paper."""
 
 from collections.abc import Callable
 from functools import partial
@@ -13,12 +13,11 @@ from loope.pesi_metric.validation import similarities
 
 
 def translation_consistency(similarity: Tensor, grid: GridLike) -> Tensor:
-    """How much E depends on the offset of two cells alone: the share of its variance that the offset explains.
+    """Return the share of the variance of E that the offset of two cells explains.
 
-    1: E(a, b) is a function of b - a, the same all over the grid, as for axial rotary or a relative bias. Near 0: what
-    is alike in one corner is not in another. It is eta squared of a one-way analysis of variance over all pairs of
-    different cells (a cell is alike to itself under every encoder), with one group for each offset. A constant E has
-    nothing to explain and scores 1.
+    1: E(a, b) is a function of b - a, the same everywhere on the grid, as for axial rotary or a relative bias. Near 0:
+    the similarity of an offset varies over the grid. It is eta squared of a one-way analysis of variance over all pairs
+    of different cells, with one group per offset. A constant E scores 1.
 
     Args:
         similarity: `(N, N)` or `(B, N, N)` float.
@@ -40,9 +39,9 @@ def translation_consistency(similarity: Tensor, grid: GridLike) -> Tensor:
 
 
 def _explained(rows: Callable[[slice], Tensor], place: Geometry) -> Tensor:
-    """Eta squared: the spread between offsets over the whole spread, in two passes."""
+    """Return eta squared, the variance between offsets over the total variance, in two passes."""
     cells, itself = place.grid.size, place.offsets // 2
-    some = rows(slice(0, 1))[0, 1]  # counted from any one value, a constant E is zero, and not nearly zero
+    some = rows(slice(0, 1))[0, 1]  # relative to any one value, a constant E is exactly zero
 
     def different(centres: slice, origin: Tensor) -> tuple[Tensor, Tensor]:
         offset = place.offset(centres).flatten()
@@ -59,17 +58,17 @@ def _explained(rows: Callable[[slice], Tensor], place: Geometry) -> Tensor:
 
 
 def nearness_correlation(similarity: Tensor, grid: GridLike) -> Tensor:
-    """Spearman's correlation of similarity and nearness (minus the distance) over all pairs of different cells.
+    """Return Spearman's correlation of similarity and nearness (minus the distance) over all pairs of different cells.
 
-    1: of any two pairs, anywhere on the grid, the closer one is the more alike. M_U and M_D compare cells as seen from
-    one centre; this one also compares across centres, in one number without rings, buckets or a ceiling.
+    1: of any two pairs, anywhere on the grid, the closer one is more similar. Unlike M_U and M_D, it also compares
+    pairs with different centres, and needs no rings, buckets or ceiling.
 
     Args:
         similarity: `(N, N)` or `(B, N, N)` float.
         grid: (height, width), N cells.
 
     Returns:
-        `()` or `(B,)` float64 from -1 to 1; 0 if all pairs are equally alike, or equally far.
+        `()` or `(B,)` float64 from -1 to 1; 0 if all pairs are equally similar, or equally far.
     """
     given, cells = similarities(similarity, grid)
     place = geometry(cells, 1, similarity.device)
@@ -83,7 +82,7 @@ def nearness_correlation(similarity: Tensor, grid: GridLike) -> Tensor:
 
 
 def _off_diagonal(matrix: Tensor) -> Tensor:
-    """`(N * (N - 1),)`, on the CPU: the entries of an `(N, N)` matrix that are not on its diagonal."""
+    """Return the off-diagonal entries of an `(N, N)` matrix, `(N * (N - 1),)` on the CPU."""
     size = len(matrix)
     values = matrix.cpu().numpy().ravel()[1:].reshape(size - 1, size + 1)  # now the diagonal is the last column
     return torch.from_numpy(values[:, :-1].ravel())

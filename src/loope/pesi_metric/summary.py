@@ -1,4 +1,4 @@
-"""All that can be said of a similarity of positions, as plain numbers: for tables, files and the command line."""
+"""All scores of a similarity of positions as plain numbers, for tables, files and the command line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from loope.pesi_metric.similarity_scores import nearness_correlation, translatio
 
 
 class Summary(NamedTuple):
-    """The scores of `loope.PesiScores`, and those beyond the paper."""
+    """The scores of `loope.PesiScores` and of `similarity_scores`."""
 
     m_u: float
     m_d: float
@@ -26,17 +26,17 @@ class Summary(NamedTuple):
 
     @property
     def a_su_says_little(self) -> bool:
-        """Whether A_SU divides by a mean near zero."""
+        """Return whether A_SU divides by a mean near zero."""
         return self.smallest_mean < NEAR_ZERO
 
 
 def summarize(similarity: Tensor, grid: GridLike, directions: int = 60) -> Summary:
-    """Measure one `(N, N)` similarity in every way; what A_SU would warn of is in the summary instead."""
+    """Compute all scores of an `(N, N)` similarity, without warnings; see `Summary.a_su_says_little`."""
     return summary_of(measure(similarity, grid, directions), similarity, grid)
 
 
 def summary_of(scores: PesiScores, similarity: Tensor, grid: GridLike) -> Summary:
-    """The summary of a similarity whose PESI is there already."""
+    """Return the summary of a similarity whose PESI scores are given."""
     return Summary(
         m_u=scores.m_u.item(),
         m_d=scores.m_d.item(),

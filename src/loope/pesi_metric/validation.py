@@ -1,4 +1,4 @@
-"""What may be measured: embeddings and similarities that make sense, in the precision they are measured in."""
+"""Check embeddings and similarities, and convert them to the precision of the computation."""
 
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ from loope.core.grid import Grid, GridLike, as_grid, as_size
 from loope.core.serial import in_pieces
 from loope.core.tensors import as_real
 
-MOST_DIRECTIONS = 2**20  # what a sort key has room for
+MOST_DIRECTIONS = 2**20  # limited by the sort key
 
 
 def check_directions(directions: Any) -> int:
@@ -25,14 +25,14 @@ def check_directions(directions: Any) -> int:
 
 
 def unit_vectors(embedding: Any) -> tuple[Tensor, Grid]:
-    """The vectors of an embedding, each of length 1, image by image.
+    """Normalize the vectors of an embedding.
 
     Args:
         embedding: `(h, w, D)` or `(B, h, w, D)` float.
 
     Returns:
-        `(B, N, D)` float64 (B = 1 if there is none) and the grid. In double precision whatever came, so that
-        similarities that are equal on paper are told from those that are not.
+        `(B, N, D)` float64 (B = 1 for one image) and the grid. In double precision for any input, so that equal and
+        different similarities can be distinguished.
 
     Raises:
         LoopeError: for another shape or dtype, a single cell, or vectors that are zero or not finite.
@@ -47,7 +47,7 @@ def unit_vectors(embedding: Any) -> tuple[Tensor, Grid]:
         norm = vectors.norm(dim=-1, keepdim=True)
         if not bool(((norm > 1e-150) & (norm < 1e150)).all()):
             _require_directions(rows)
-            # The squares of very small or large numbers were lost.
+            # Squares of very small or large numbers underflow or overflow.
             vectors = vectors / vectors.abs().amax(-1, keepdim=True)
             norm = vectors.norm(dim=-1, keepdim=True)
         made.copy_(vectors / norm)
@@ -55,7 +55,7 @@ def unit_vectors(embedding: Any) -> tuple[Tensor, Grid]:
 
 
 def _require_directions(vectors: Tensor) -> None:
-    """Raise `LoopeError` unless all `(n, D)` vectors are finite and not zero."""
+    """Check that all `(n, D)` vectors are finite and not zero."""
     largest = vectors.abs().amax(-1)
     require(
         bool(largest.isfinite().all()),
@@ -70,10 +70,10 @@ def _require_directions(vectors: Tensor) -> None:
 
 
 class Similarities(NamedTuple):
-    """Similarities of several images, and how large they are.
+    """Similarities of several images, and their magnitude.
 
     Attributes:
-        matrices: `(B, N, N)` in the dtype that came.
+        matrices: `(B, N, N)` in the original dtype.
         exponent: `(B,)` int, the power of two above the largest absolute value.
         largest: `(B,)` float64, that value over this power of two: 0.5 to 1, or 0 if all are zero.
     """
@@ -83,7 +83,7 @@ class Similarities(NamedTuple):
     largest: Tensor
 
     def rows(self, image: int, centres: slice) -> Tensor:
-        """`(C, N)` float64, divided by the power of two: exact, and squares are neither lost nor infinite."""
+        """Return rows `(C, N)` float64 divided by the power of two: exact, and squares stay in range."""
         return self.matrices[image, centres].double() * 2.0 ** -self.exponent[image].double()
 
 
@@ -91,7 +91,7 @@ def similarities(similarity: Any, grid: GridLike) -> tuple[Similarities, Grid]:
     """Read the similarities of one image or several.
 
     Args:
-        similarity: `(N, N)` or `(B, N, N)` float; row c says how alike the cells are to cell c.
+        similarity: `(N, N)` or `(B, N, N)` float; row c is the similarity of all cells to cell c.
         grid: (height, width), N cells.
 
     Raises:
@@ -115,8 +115,8 @@ def similarities(similarity: Any, grid: GridLike) -> tuple[Similarities, Grid]:
 
 
 def _largest(matrix: Tensor) -> Tensor:
-    """`()` float64: the largest absolute value; NaN or infinite if one is."""
-    # Least and most need no second matrix in memory, as absolute values would.
+    """Return the largest absolute value, `()` float64; NaN or infinite if any value is."""
+    # Minimum and maximum need no second matrix in memory, as absolute values would.
     ends = [torch.stack(torch.aminmax(rows)) for (rows,) in in_pieces(matrix)]
     return torch.stack(ends).double().abs().amax()
 

@@ -1,4 +1,4 @@
-"""Drawings of orders, similarity and offsets; each function returns a matplotlib figure."""
+"""Plots of orders, similarity and offsets; each function returns a matplotlib figure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 
 
 def orders(chosen: Sequence[Order], columns: int = 3, scores: bool = True) -> Figure:
-    """The curves side by side, from dark (start) to light (end), with their locality below."""
+    """Plot patch orders side by side, from dark (start) to light (end), with their locality below."""
     figure, axes = panels(len(chosen), columns)
     for ax, order in zip(axes, chosen, strict=True):
         draw_curve(ax, order.path.double(), order.grid)
@@ -43,13 +43,13 @@ def orders(chosen: Sequence[Order], columns: int = 3, scores: bool = True) -> Fi
 
 
 def similarity(maps: Mapping[str, Tensor], grid: GridLike, centre: tuple[int, int], columns: int = 4) -> Figure:
-    """How alike every cell is to one, for several encoders.
+    """Plot the similarity of all cells to one cell, for several encoders.
 
     Args:
-        maps: `(N, N)` similarity by the encoder's name; each map has its own colour scale, from its least to its most.
+        maps: `(N, N)` similarity by the encoder's name; each map has its own colour scale.
         grid: the cells.
-        centre: row and column of the cell that the others are compared to.
-        columns: maps in a row.
+        centre: row and column of the reference cell.
+        columns: maps per row.
     """
     figure, axes = panels(len(maps), columns)
     cells = as_grid(grid)
@@ -62,7 +62,7 @@ def similarity(maps: Mapping[str, Tensor], grid: GridLike, centre: tuple[int, in
 
 
 def offsets(image: Tensor, order: Order, moved: Tensor) -> Figure:
-    """An image under its curve, and how far each patch was moved along it.
+    """Plot an image with its curve, and how far each patch moves along it.
 
     Args:
         image: `(3, H, W)` float in 0..1.

@@ -1,4 +1,4 @@
-"""What the drawings share: panels without ticks, curves, PNG files."""
+"""Helpers for plots: panels without ticks, curves, PNG files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from loope.core.errors import LoopeError
+from loope.core.errors import MissingPackageError
 from loope.core.grid import Grid
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ CURVE_COLOURS = "viridis"
 
 
 def slide(order: Order, moved: Tensor) -> Tensor:
-    """`(N, 2)`: where on the drawn curve each position comes to lie after its offset, by linear interpolation."""
+    """Return the point on the curve of each position after its offset, by linear interpolation: `(N, 2)`."""
     path = order.path.double()
     rank = order.index.flatten().argsort()
     place = (torch.arange(len(path)) + moved.double()[rank]).clamp(0, len(path) - 1)
@@ -32,7 +32,7 @@ def slide(order: Order, moved: Tensor) -> Tensor:
 
 
 def draw_curve(ax: Axes, points: Tensor, grid: Grid, dots: bool = False) -> None:
-    """Draw `(N, 2)` points (row, column) as a line whose colour tells how far along it is."""
+    """Draw `(N, 2)` points (row, column) as a line coloured from start to end."""
     from matplotlib.collections import LineCollection
 
     xy = points.flip(1).numpy()
@@ -47,21 +47,21 @@ def draw_curve(ax: Axes, points: Tensor, grid: Grid, dots: bool = False) -> None
 
 
 def png(figure: Figure, dpi: int = 130) -> bytes:
-    """The figure as a PNG file's bytes."""
+    """Return the figure as PNG bytes."""
     buffer = BytesIO()
     figure.savefig(buffer, format="png", dpi=dpi)
     return buffer.getvalue()
 
 
 def panels(count: int, columns: int, side: float = 1.9, title: float = 0.35) -> tuple[Figure, list[Axes]]:
-    """A figure with `count` square panels without ticks, `side` inches wide, with room for a `title` above each.
+    """Create a figure with `count` square panels without ticks, `side` inches wide, with `title` inches above each.
 
-    No pyplot: nothing global, no window, any thread.
+    Does not use pyplot: no global state, no window, thread-safe.
     """
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise LoopeError("Drawings need matplotlib: pip install 'loope[plots]'.") from None
+        raise MissingPackageError("Drawings need matplotlib: pip install 'loope[plots]'.") from None
     columns = min(columns, count)
     rows = math.ceil(count / columns)
     figure = Figure(figsize=(side * columns, (side + title) * rows), layout="constrained")
@@ -75,7 +75,7 @@ def panels(count: int, columns: int, side: float = 1.9, title: float = 0.35) -> 
 
 
 def plain_axes(across: str, up: str) -> tuple[Figure, Axes]:
-    """A figure with one pair of axes, named, without a box."""
+    """Create a figure with one pair of labelled axes, without a box."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")

@@ -1,4 +1,4 @@
-"""Drawings of what PESI measures: similarity from chosen centres, M_D by directions, curves and offsets on images."""
+"""Plots for PESI: similarity from chosen centres, M_D by directions, curves and offsets on images."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def nine_centres(grid: Grid) -> list[tuple[int, int]]:
-    """Four corners, four edges and the centre: the rows of the paper's figure (Supp. B.5)."""
+    """Return four corners, four edges and the centre, the rows of the paper's figure (Supp. B.5)."""
     bottom, right = grid.height - 1, grid.width - 1
     row, column = grid.height // 2, grid.width // 2
     corners = [(0, 0), (bottom, 0), (0, right), (bottom, right)]
@@ -29,13 +29,13 @@ def nine_centres(grid: Grid) -> list[tuple[int, int]]:
 def similarity_maps(
     maps: Mapping[str, Tensor], grid: GridLike, centres: Sequence[tuple[int, int]] | None = None
 ) -> Figure:
-    """How alike all cells are to chosen ones: a column for each encoder, a row for each centre.
+    """Plot the similarity of all cells to chosen ones: one column per encoder, one row per centre.
 
     Args:
-        maps: `(N, N)` similarity by the encoder's name, such as `loope.encoder_similarity` gives.
+        maps: `(N, N)` similarity by the encoder's name, such as from `loope.encoder_similarity`. Each map has its own
+            colour scale.
         grid: the cells.
-        centres: (row, column) of each centre; four corners, four edges and the centre if not given. The colours of each
-            map run from its least to its most.
+        centres: (row, column) of each centre; by default four corners, four edges and the centre.
     """
     cells = as_grid(grid)
     chosen = nine_centres(cells) if centres is None else list(centres)
@@ -55,7 +55,7 @@ def similarity_maps(
 
 
 def directions(measured: Mapping[str, Mapping[int, float]], ceiling: Mapping[int, float]) -> Figure:
-    """M_D against the number of directions, below what any embedding can reach.
+    """Plot M_D against the number of directions, with its ceiling.
 
     Args:
         measured: M_D by the number of directions, by the encoder's name.
@@ -84,12 +84,12 @@ def directions(measured: Mapping[str, Mapping[int, float]], ceiling: Mapping[int
 
 
 def curves(image: Tensor, chosen: Sequence[Order], columns: int = 3) -> Figure:
-    """Patch orders drawn over an image, from dark (start) to light (end).
+    """Plot patch orders over an image, from dark (start) to light (end).
 
     Args:
         image: `(3, H, W)` float in 0..1.
         chosen: the orders.
-        columns: panels in a row.
+        columns: panels per row.
     """
     figure, axes = panels(len(chosen), columns)
     for ax, order in zip(axes, chosen, strict=True):
@@ -100,7 +100,7 @@ def curves(image: Tensor, chosen: Sequence[Order], columns: int = 3) -> Figure:
 
 
 def offset_arrows(image: Tensor, order: Order, moved: Tensor) -> Figure:
-    """Where X_C moves each patch: arrows along the curve over the image, coloured as in the heat map beside it.
+    """Plot how X_C moves each patch: arrows along the curve over the image, and a heat map.
 
     Args:
         image: `(3, H, W)` float in 0..1.
@@ -132,6 +132,6 @@ def offset_arrows(image: Tensor, order: Order, moved: Tensor) -> Figure:
 
 
 def _backdrop(ax: Axes, image: Tensor, grid: Grid) -> None:
-    """The image, paled, in the coordinates of the cells."""
+    """Draw the faded image in cell coordinates."""
     extent = (-0.5, grid.width - 0.5, grid.height - 0.5, -0.5)
     ax.imshow(image.detach().cpu().permute(1, 2, 0).float().numpy(), extent=extent, alpha=0.55)

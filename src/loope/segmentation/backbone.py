@@ -1,4 +1,4 @@
-"""What SETR and Segmenter share: a timm ViT that gives features of its patches, and images of any size around it."""
+"""The base class of SETR and Segmenter: a timm ViT as the backbone, and padding of images of any size."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from torch.nn import functional as F
 from loope.core.errors import LoopeError, require
 from loope.core.grid import Grid
 from loope.segmentation.labels import Labels, as_labels
-from loope.surgery.adapters.base import WrapperAdapter, adapter_for, register_adapter
+from loope.surgery.adapters.base import adapter_for
 from loope.surgery.state import attachment_of
 
 
 class SegmentationModel(nn.Module):
-    """A backbone, a decoder on top of it, and a class for each pixel.
+    """Base class of segmentation models: a backbone and a decoder.
 
-    The backbone is taken over: its classifier is dropped, and the norm that it may have had after pooling goes before.
+    The backbone is modified: its classifier is dropped, and a norm after pooling becomes its final norm.
 
     Args:
         backbone: a timm ViT, DeiT, BEiT, EVA or CaiT, from `timm.create_model`.
-        classes: how many, or their names and colours, which then go with the model into its file.
-        options: what the subclass was made with beyond these, to make it again.
+        classes: their number, or their names and colours, which `loope.save` stores with the model.
+        options: further arguments of the subclass, stored to build it again.
 
     Raises:
-        LoopeError: if the backbone is another model, or has something attached.
+        LoopeError: if the backbone is not supported, or has encoders attached.
     """
 
     labels: Labels
@@ -49,41 +49,43 @@ class SegmentationModel(nn.Module):
         self.patch_size = branches[0].patch_size
         self.backbone: Any = _without_head(backbone)
         if not branches[0].prefix and getattr(backbone, "cls_token", None) is not None:
-            self.backbone.cls_token.requires_grad_(False)  # CaiT's enters behind the blocks, with the head
+            self.backbone.cls_token.requires_grad_(
+                False
+            )  # CaiT's class token is used after the blocks only, with the head
         self.register_load_state_dict_pre_hook(_check_classes)  # type: ignore[no-untyped-call]
 
     @property
     def size(self) -> Grid:
-        """The size of images in pixels that the model is for; `loope.resize` changes it."""
+        """Return the model's image size in pixels; `loope.resize` changes it."""
         height, width = self.backbone.patch_embed.grid_size
         return Grid(height * self.patch_size, width * self.patch_size)
 
     @property
     def layers(self) -> Sequence[int]:
-        """The blocks that the decoder reads, from 0 up; the last one is always among them."""
+        """Return the indices of the blocks that the decoder reads, always including the last."""
         return [self.depth - 1]
 
     def decode(self, final: Tensor, raw: Mapping[int, Tensor], grid: Grid) -> list[Tensor]:
-        """Scores of the classes, `(B, classes, rows, columns)` at any resolution; behind them, those of other heads.
+        """Return class scores, `(B, classes, rows, columns)` at any resolution, followed by those of auxiliary heads.
 
         Args:
-            final: `(B, N, D)`: patches after the last block, normalised.
-            raw: `(B, N, D)` by block: patches as the blocks of `layers` left them.
+            final: `(B, N, D)`: patches after the last block and the final norm.
+            raw: `(B, N, D)` by block: outputs of the blocks in `layers`.
             grid: the grid of patches.
         """
         raise LoopeError(f"{type(self).__name__} must define `decode`.")
 
     def forward(self, x: Tensor) -> Tensor | tuple[Tensor, ...]:
-        """Scores of the classes at each pixel.
+        """Compute the class scores of each pixel.
 
         Args:
-            x: `(B, channels, H, W)` images; padded with zeros to whole patches, below and on the right.
+            x: `(B, channels, H, W)` images; padded with zeros at the bottom and right to whole patches.
 
         Returns:
-            `(B, classes, H, W)` float; in training, if there are auxiliary heads, a tuple: this, then one of each head.
+            `(B, classes, H, W)` float; in training with auxiliary heads, a tuple of this and the scores of each head.
 
         Raises:
-            LoopeError: for images of another size than the model's, if its backbone cannot take them.
+            LoopeError: for images of another size, if the backbone does not support it.
         """
         require(x.dim() == 4, f"Images must be (B, channels, H, W), got {tuple(x.shape)}.")
         height, width = x.shape[-2:]
@@ -101,23 +103,23 @@ class SegmentationModel(nn.Module):
         return full if len(full) > 1 else full[0]
 
     def set_grad_checkpointing(self, enable: bool = True) -> None:
-        """Compute the backbone's blocks again on the way back, to save memory; as timm's models do."""
+        """Enable gradient checkpointing of the backbone, as in timm."""
         self.backbone.set_grad_checkpointing(enable)
 
     def no_weight_decay(self) -> set[str]:
-        """Names of parameters that do not decay; asked by timm's optimizer factory."""
+        """Return the names of parameters without weight decay, for timm's optimizer factory."""
         return {f"backbone.{name}" for name in self.backbone.no_weight_decay()}
 
     def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
-        """Which layer parameters belong to; asked by timm's layer decay. The decoder is a layer after the last."""
-        blocks = [(r"^backbone\.blocks\.(\d+)", None), (r"^backbone\.norm", (99999,))]  # with the block before it
+        """Return the layer groups for timm's layer decay; the decoder comes after the last block."""
+        blocks = [(r"^backbone\.blocks\.(\d+)", None), (r"^backbone\.norm", (99999,))]  # with the last block
         return {"stem": r"^backbone\.(?!blocks|norm)", "blocks": blocks}
 
 
 def drop_prefix(backbone: Any) -> None:
-    """Let only patches enter the blocks of a ViT or EVA: class and register tokens go, with their positions.
+    """Remove class and register tokens, with their positions, from a ViT or EVA.
 
-    Those of BEiT and of a distilled DeiT stay: their models are made around them. CaiT's blocks have none.
+    BEiT and distilled DeiT depend on theirs and keep them. CaiT's blocks have none.
     """
     count = getattr(backbone, "num_prefix_tokens", 0)
     if not count or not hasattr(backbone, "no_embed_class") or hasattr(backbone, "dist_token"):
@@ -126,32 +128,32 @@ def drop_prefix(backbone: Any) -> None:
     if table is not None and not backbone.no_embed_class:
         backbone.pos_embed = nn.Parameter(table.detach()[:, count:].clone(), requires_grad=table.requires_grad)
     backbone.cls_token = backbone.reg_token = None
-    for module in backbone.modules():  # attention and patch dropout count them, too
+    for module in backbone.modules():  # attention and patch dropout store their number too
         if hasattr(module, "num_prefix_tokens"):
             module.num_prefix_tokens = 0
 
 
 def enlarged(maps: Tensor, size: Sequence[int]) -> Tensor:
-    """`(B, C, rows, columns)` at another size, bilinearly."""
+    """Resize maps `(B, C, rows, columns)` bilinearly."""
     return F.interpolate(maps, tuple(size), mode="bilinear", align_corners=False)
 
 
 def as_map(tokens: Tensor, grid: Grid) -> Tensor:
-    """`(B, N, D)` patches as `(B, D, h, w)`."""
+    """Reshape `(B, N, D)` patches to `(B, D, h, w)`."""
     return tokens.transpose(1, 2).reshape(tokens.shape[0], tokens.shape[2], *grid)
 
 
 def _without_head(backbone: Any) -> Any:
     after_pooling = getattr(backbone, "fc_norm", None)
-    backbone.prune_intermediate_layers(prune_head=True)  # no block goes: the last is wanted
+    backbone.prune_intermediate_layers(prune_head=True)  # keeps all blocks
     if isinstance(backbone.norm, nn.Identity) and isinstance(after_pooling, nn.Module):
         backbone.norm = after_pooling
     return backbone
 
 
 def _check_classes(model: nn.Module, state: Mapping[str, Tensor], prefix: str, *_: Any) -> None:
-    """Before a state dict is loaded: a name is better than a list of shapes."""
-    assert isinstance(model, SegmentationModel)  # noqa: S101  (it was registered there)
+    """Raise a clear error if a state dict is for another number of classes."""
+    assert isinstance(model, SegmentationModel)  # noqa: S101  (only registered there)
     for name, own in model.decoder.state_dict().items():
         theirs = state.get(f"{prefix}decoder.{name}")
         if name in ("classify.weight", "classes.weight") and theirs is not None and len(theirs) != len(own):
@@ -159,20 +161,3 @@ def _check_classes(model: nn.Module, state: Mapping[str, Tensor], prefix: str, *
                 f"The checkpoint is for {len(theirs)} classes, the model for {len(own)}; make the model with "
                 f"classes={len(theirs)}, or load the parameters of its backbone only."
             )
-
-
-@register_adapter
-class SegmentationAdapter(WrapperAdapter):
-    """Encoders enter the backbone; their names and state are those of the whole model."""
-
-    model: SegmentationModel
-
-    @classmethod
-    def matches(cls, model: nn.Module) -> bool:
-        """SETR and Segmenter."""
-        return isinstance(model, SegmentationModel)
-
-    def inner(self) -> nn.Module:
-        """The backbone."""
-        backbone: nn.Module = self.model.backbone
-        return backbone

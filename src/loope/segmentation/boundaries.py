@@ -1,7 +1,7 @@
-"""Where classes meet, and which of two segmentations' borders lie close to each other.
+"""Class boundaries, and which of them are close to those of another segmentation.
 
-Distances are Euclidean and exact. The borders are widened by a disc instead of measured to: a disc is a stack of rows,
-so widening is pooling along rows, then along columns; and eight classes share the bits of a byte.
+Distances are Euclidean and exact. Borders are dilated by a disc instead of computing distances: a disc is a stack of
+rows, so dilation is pooling along rows, then along columns; eight classes share the bits of a byte.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ BITS = 8  # classes in a byte
 
 
 def boundary(labels: Tensor) -> Tensor:
-    """Pixels with a neighbour (above, below, left or right) of another class.
+    """Find pixels with a neighbour (above, below, left or right) of another class.
 
-    Void is no class: it has no border, and nobody has one with it. Nor is the image's edge a border.
+    Borders with void and the image's edge do not count.
 
     Args:
         labels: `(B, H, W)` uint8 classes, 255 for void.
@@ -39,7 +39,7 @@ def boundary(labels: Tensor) -> Tensor:
 
 
 def widen(bits: Tensor, reach: int) -> Tensor:
-    """Each pixel's bits and those of all pixels whose squared distance is at most `reach`.
+    """Combine the bits of each pixel with those of all pixels whose squared distance is at most `reach`.
 
     Args:
         bits: `(B, H, W)` uint8.
@@ -49,7 +49,7 @@ def widen(bits: Tensor, reach: int) -> Tensor:
         `(B, H, W)` uint8.
     """
     row, out, half = bits.clone(), torch.zeros_like(bits), 0
-    for step in range(math.isqrt(reach), 0, -1):  # rows of the disc, from its narrow ends to its middle
+    for step in range(math.isqrt(reach), 0, -1):  # rows of the disc, from the ends to the middle
         half = _widen_row(row, bits, half, math.isqrt(reach - step * step))
         _or_shifted(out, row, -2, step)
     _widen_row(row, bits, half, math.isqrt(reach))
@@ -57,13 +57,13 @@ def widen(bits: Tensor, reach: int) -> Tensor:
 
 
 def boundary_counts(pred: Tensor, target: Tensor, classes: int, tolerance: float) -> Tensor:
-    """How many border pixels each class has, and how many of them lie close to the other segmentation's.
+    """Count the border pixels of each class, and those close to a border of the other segmentation.
 
     Args:
         pred: `(B, H, W)` classes.
-        target: `(B, H, W)` classes, or 255 for void, which is ignored in `pred` too.
-        classes: how many there are, up to 255.
-        tolerance: the largest distance in pixels that is close.
+        target: `(B, H, W)` classes, or 255 for void, which is ignored.
+        classes: number of classes, up to 255.
+        tolerance: largest distance in pixels that counts as close.
 
     Returns:
         `(classes, 4)` int64: predicted border pixels, those close to true ones, true ones, those close to predicted.
@@ -71,14 +71,14 @@ def boundary_counts(pred: Tensor, target: Tensor, classes: int, tolerance: float
     target = target.to(torch.uint8)
     pred = pred.to(torch.uint8).masked_fill(target == VOID, VOID)
     reach = math.floor(tolerance * tolerance)
-    # Borders are thin: from here on only their places matter.
+    # Borders are thin, so continue with their indices only.
     places = [boundary(labels).flatten().nonzero()[:, 0] for labels in (pred, target)]
     kinds = [labels.flatten()[place].long() for labels, place in zip((pred, target), places, strict=True)]
     close = [torch.zeros_like(kind, dtype=torch.bool) for kind in kinds]
     for first in range(0, classes, BITS):
         chosen = [((kind >= first) & (kind < first + BITS)).nonzero()[:, 0] for kind in kinds]
         if not all(map(len, chosen)):
-            continue  # nobody there to be close to
+            continue  # one side has no borders of these classes
         for own, other in ((0, 1), (1, 0)):
             marks = torch.zeros_like(target)
             marks.view(-1)[places[other][chosen[other]]] = _bit(kinds[other][chosen[other]], first)
@@ -93,14 +93,14 @@ def _bit(kind: Tensor, first: int) -> Tensor:
 
 
 def _widen_row(row: Tensor, bits: Tensor, half: int, wanted: int) -> int:
-    """Let `row`, which is `bits` widened by `half` to both sides, reach as far as is wanted."""
+    """Widen `row`, which is `bits` dilated by `half` to both sides, to `wanted`."""
     for step in range(half + 1, wanted + 1):
         _or_shifted(row, bits, -1, step)
     return wanted
 
 
 def _or_shifted(out: Tensor, bits: Tensor, axis: int, step: int) -> None:
-    """`out |= bits`, moved by `step` along an axis both ways."""
+    """Compute `out |= bits` shifted by `step` along an axis in both directions."""
     count = out.shape[axis] - step
     if count > 0:
         out.narrow(axis, step, count).bitwise_or_(bits.narrow(axis, 0, count))

@@ -1,4 +1,4 @@
-"""Drawings of segmentations: masks over images, legends, and examples with their errors marked."""
+"""Plots of segmentations: masks over images, legends, and examples with marked errors."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from loope.segmentation.labels import VOID, Labels
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-STRIPE = 3  # pixels: the white lines that mark errors, and the gaps between them
+STRIPE = 3  # pixels: width of the white stripes that mark errors, and of their gaps
 
 
 def overlay(image: Tensor, mask: Tensor, labels: Labels, strength: float = 0.5) -> Tensor:
-    """The classes' colours over the image.
+    """Blend the class colours with the image.
 
     Args:
         image: `(H, W, 3)` uint8.
-        mask: `(H, W)` classes; void shows the image alone.
+        mask: `(H, W)` classes; void shows the image only.
         labels: names and colours.
-        strength: of the colours, from 0 to 1.
+        strength: weight of the colours, from 0 to 1.
 
     Returns:
         `(H, W, 3)` uint8.
@@ -36,7 +36,7 @@ def overlay(image: Tensor, mask: Tensor, labels: Labels, strength: float = 0.5) 
 
 
 def mark_errors(mask: Tensor, truth: Tensor, labels: Labels) -> Tensor:
-    """The mask in its colours, with white stripes where it is wrong; what is void in truth is left out.
+    """Paint the mask with white stripes over errors; void pixels are black.
 
     Args:
         mask: `(H, W)` classes.
@@ -53,7 +53,7 @@ def mark_errors(mask: Tensor, truth: Tensor, labels: Labels) -> Tensor:
 
 
 def legend(labels: Labels, shares: Sequence[float] | None = None, columns: int = 3) -> Figure:
-    """The classes with their colours, and how much of a picture each has."""
+    """Draw a legend of the classes, optionally with the share of each in an image."""
     from matplotlib.patches import Patch
 
     figure, (ax,) = panels(1, 1)
@@ -69,7 +69,7 @@ def legend(labels: Labels, shares: Sequence[float] | None = None, columns: int =
     shown = ax.legend(handles=patches, ncols=columns, loc="center", frameon=False, fontsize=9)
     shown.set_title(printable(labels.name))
     for text, name in zip((shown.get_title(), *shown.get_texts()), (labels.name, *names), strict=True):
-        text.set_parse_math(False)  # a dollar sign in a name is no formula
+        text.set_parse_math(False)  # a dollar sign in a name is not a formula
         text.set_text(printable(name))
     rows = -(-len(labels) // columns)
     figure.set_size_inches(2.2 * columns, 0.6 + 0.24 * rows)
@@ -77,16 +77,16 @@ def legend(labels: Labels, shares: Sequence[float] | None = None, columns: int =
 
 
 def examples(images: Tensor, truths: Tensor, masks: Mapping[str, Tensor], labels: Labels) -> Figure:
-    """A row for each image: the image, its truth, and what each model says, with white stripes where it is wrong.
+    """Plot images, ground truth and predictions, one row per image, with white stripes over errors.
 
     Args:
         images: `(n, H, W, 3)` uint8.
         truths: `(n, H, W)` classes, or 255 for void.
-        masks: `(n, H, W)` classes by what the model or encoder is called.
+        masks: `(n, H, W)` predicted classes by name of the model or encoder.
         labels: names and colours.
 
     Raises:
-        LoopeError: if shapes do not go together.
+        LoopeError: if shapes do not match.
     """
     for name, mask in (("truths", truths), *masks.items()):
         require(

@@ -1,4 +1,4 @@
-"""The classes of a segmentation: what they are called and how they are painted."""
+"""Names and colours of segmentation classes."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from loope.core.limits import MOST_LETTERS
 if TYPE_CHECKING:
     from torch import Tensor
 
-VOID = 255  # in masks: no class, and no part in losses and scores
-GOLDEN_TURN = 0.618034  # of the colour circle: neighbours differ, however many there are
+VOID = 255  # in masks: no class, ignored by losses and scores
+GOLDEN_TURN = 0.618034  # of the colour circle: consecutive hues always differ
 
 Colour = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
 class Labels:
-    """Names and colours of classes 0, 1, 2, ... of a data set.
+    """Names and colours of classes 0, 1, 2, ... of a dataset.
 
     Examples:
         >>> shapes = Labels("shapes", ("square", "circle"), ((255, 0, 0), (0, 0, 255)))
@@ -29,7 +29,7 @@ class Labels:
         (2, 'circle')
 
     Raises:
-        LoopeError: if names and colours do not go together.
+        LoopeError: if names and colours do not match.
     """
 
     name: str
@@ -61,26 +61,26 @@ class Labels:
 
     @property
     def palette(self) -> list[int]:
-        """Red, green and blue of each of 256 values of a mask, in a row; what is no class is black."""
+        """Return red, green and blue of each of 256 mask values as a flat list; unused values map to black."""
         shown = [part for colour in self.colours for part in colour]
         return shown + [0] * (3 * 256 - len(shown))
 
     def paint(self, mask: Tensor) -> Tensor:
-        """`(..., H, W)` classes as `(..., H, W, 3)` uint8 colours."""
+        """Convert `(..., H, W)` classes to `(..., H, W, 3)` uint8 colours."""
         import torch
 
         return torch.tensor(self.palette, dtype=torch.uint8, device=mask.device).view(256, 3)[mask.long()]
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain data, for files; `Labels(**data)` is the way back."""
+        """Return plain data for files; `Labels(**data)` restores it."""
         return asdict(self)
 
 
 def as_labels(classes: int | Labels) -> Labels:
-    """Labels, or numbered ones if only their number is known.
+    """Return labels, numbered ones if only their number is given.
 
     Raises:
-        LoopeError: if it is no number of classes.
+        LoopeError: if it is not a valid number of classes.
     """
     if isinstance(classes, Labels):
         return classes

@@ -1,4 +1,4 @@
-"""The loss of segmentation: cross-entropy over pixels, with the auxiliary heads' share."""
+"""The segmentation loss: cross-entropy over pixels, with auxiliary heads."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from torch.nn import functional as F
 
 from loope.segmentation.labels import VOID
 
-AUXILIARY_WEIGHT = 0.4  # of each auxiliary head, as SETR was trained
+AUXILIARY_WEIGHT = 0.4  # of each auxiliary head, as in SETR
 
 
 def segmentation_loss(scores: Tensor | tuple[Tensor, ...], target: Tensor, *, label_smoothing: float = 0.0) -> Tensor:
-    """Mean cross-entropy over the pixels that have a class, plus 0.4 of that of each auxiliary head; 0 if none has.
+    """Compute the mean cross-entropy over labelled pixels, plus 0.4 times that of each auxiliary head; 0 if all void.
 
     Args:
-        scores: `(B, classes, H, W)`, or a tuple of them as a model with auxiliary heads gives in training.
+        scores: `(B, classes, H, W)`, or a tuple of them, as from a model with auxiliary heads in training.
         target: `(B, H, W)` int64 classes; 255 is ignored.
         label_smoothing: see `torch.nn.functional.cross_entropy`.
 

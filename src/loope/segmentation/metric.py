@@ -1,4 +1,4 @@
-"""Scores of segmentations: pixel accuracy, mIoU, mDice, MCC and boundary F1."""
+"""Segmentation metrics: pixel accuracy, mIoU, mDice, MCC and boundary F1."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ TOLERANCE = 0.0075  # of the image's diagonal (Csurka et al., 2013)
 
 
 def scores_from_confusion(confusion: Tensor) -> dict[str, Tensor]:
-    """Pixel accuracy, mean IoU, mean Dice and MCC (Gorodkin, 2004), from counts.
+    """Compute pixel accuracy, mean IoU, mean Dice and MCC (Gorodkin, 2004) from a confusion matrix.
 
-    A class that is neither there nor predicted has no score, and no part in the means. All is NaN without any pixel;
-    MCC is 0 if truth or prediction has one class only, since there is nothing to correlate.
+    Classes that are neither present nor predicted are excluded from the means. All scores are NaN without pixels; MCC
+    is 0 if truth or prediction has only one class.
 
     Args:
         confusion: `(classes, classes)` int64: true class, predicted class.
@@ -29,7 +29,7 @@ def scores_from_confusion(confusion: Tensor) -> dict[str, Tensor]:
     Returns:
         `accuracy`, `miou`, `mdice`, `mcc`: `()` float64; `iou`: `(classes,)` float64 with NaN for absent classes.
     """
-    # In float64 and of shares: the products of a whole data set's counts leave float32's range, torchmetrics' own.
+    # In float64 and with shares: products of a whole dataset's counts exceed the range of float32.
     counts = confusion.double()
     right, true, given, all_ = counts.diagonal(), counts.sum(1), counts.sum(0), counts.sum()
     iou = right / (true + given - right)
@@ -42,31 +42,31 @@ def scores_from_confusion(confusion: Tensor) -> dict[str, Tensor]:
 
 
 def boundary_f1(counts: Tensor) -> Tensor:
-    """The mean over classes of the harmonic mean of precision and recall of their borders.
+    """Compute the F1 score of each class's borders, averaged over classes.
 
     Args:
-        counts: `(classes, 4)` as `boundary_counts` gives.
+        counts: `(classes, 4)` from `boundary_counts`.
 
     Returns:
-        `()` float64; classes without any border, true or predicted, have no part in it.
+        `()` float64; classes without any border, true or predicted, are excluded.
     """
     predicted, hit, true, found = counts.double().unbind(1)
-    # A side without border has no close pixel on the other either: 0, not 0 / 0.
+    # Without borders on one side there are no close pixels on the other: 0, not 0 / 0.
     precision, recall = hit / predicted.clamp(min=1), found / true.clamp(min=1)
     f1 = 2 * precision * recall / (precision + recall).clamp(min=torch.finfo(torch.float64).tiny)
     return f1.masked_fill(predicted + true == 0, math.nan).nanmean()
 
 
 class SegmentationScore(Metric):
-    """The five scores of a segmentation, from one confusion matrix and counts of border pixels.
+    """Pixel accuracy, mIoU, mDice, MCC and boundary F1.
 
-    A border pixel has a neighbour (of four) of another class; it is right if one of the same class lies within the
-    tolerance, in Euclidean distance, in the other segmentation. Void has no part in anything. Counts are whole numbers
-    that add up over batches and processes, so scores are of the data set, not means over images.
+    A border pixel has a neighbour (of four) of another class; it is correct if the other segmentation has a border
+    pixel of the same class within the tolerance, in Euclidean distance. Void is ignored. Counts are summed over batches
+    and processes, so scores are those of the dataset, not means over images.
 
     Args:
-        classes: how many there are.
-        tolerance: of borders, in pixels; 0.75 % of the image's diagonal if None.
+        classes: number of classes.
+        tolerance: border tolerance in pixels; by default 0.75 % of the image's diagonal.
 
     Examples:
         >>> score = SegmentationScore(classes=2)
@@ -75,7 +75,7 @@ class SegmentationScore(Metric):
         {'accuracy': 0.667, 'miou': 0.5, 'mdice': 0.667, 'mcc': 0.5, 'boundary_f1': 0.0}
 
     Raises:
-        LoopeError: if a number is none.
+        LoopeError: for an invalid number of classes or tolerance.
     """
 
     is_differentiable = False
@@ -100,7 +100,7 @@ class SegmentationScore(Metric):
             target: `(B, H, W)` classes, or 255 for void.
 
         Raises:
-            LoopeError: for other shapes, another number of classes, or values that are no class.
+            LoopeError: for other shapes, another number of classes, or invalid values.
         """
         from torchmetrics.functional.classification import multiclass_confusion_matrix
 
@@ -113,7 +113,7 @@ class SegmentationScore(Metric):
         self.borders += boundary_counts(given, target, self.classes, tolerance)
 
     def compute(self) -> dict[str, Tensor]:
-        """`accuracy`, `miou`, `mdice`, `mcc`, `boundary_f1`, and `iou`, `(classes,)`: float64."""
+        """Return `accuracy`, `miou`, `mdice`, `mcc`, `boundary_f1`, and `iou`, `(classes,)`: float64."""
         return {**scores_from_confusion(self.confusion), "boundary_f1": boundary_f1(self.borders)}
 
     def _check(self, preds: Tensor, target: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""Segmenting images of any size: a window slides over them, at several scales and mirrored if wanted."""
+"""Segment images of any size with a sliding window, optionally at several scales and flipped."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from loope.core.errors import require
 from loope.core.grid import as_positive
 from loope.segmentation.backbone import SegmentationModel, enlarged
 
-OVERLAP = 1 / 3  # of a window with the next: both papers step by two thirds (512 of 768, 341 of 512)
+OVERLAP = 1 / 3  # of neighbouring windows: both papers use steps of two thirds (512 of 768, 341 of 512)
 
 
 @torch.no_grad()
@@ -24,19 +24,19 @@ def predict(
     scales: Sequence[float] = (1.0,),
     flip: bool = False,
 ) -> Tensor:
-    """How probable each class is at each pixel, by a window of the model's size that slides over the image.
+    """Predict the class probabilities of each pixel with a sliding window of the model's size.
 
-    Scores are averaged where windows overlap; probabilities are averaged over scales and mirror images.
+    Scores are averaged where windows overlap; probabilities are averaged over scales and flips.
 
     Args:
         model: SETR or Segmenter, in eval mode.
-        images: `(B, channels, H, W)` of any size, normalised as in training.
-        overlap: the share of a window that the next one covers again, from 0 up to, but not including, 1.
-        scales: sizes at which the images are looked at, in units of their own.
-        flip: look at them mirrored left to right too.
+        images: `(B, channels, H, W)` of any size, normalized as in training.
+        overlap: overlap of neighbouring windows as a share, 0 <= overlap < 1.
+        scales: scale factors of the images.
+        flip: also predict the horizontally flipped images.
 
     Returns:
-        `(B, classes, H, W)` float, which adds up to 1 over the classes.
+        `(B, classes, H, W)` float, summing to 1 over classes.
 
     Examples:
         >>> import timm, loope
@@ -63,7 +63,7 @@ def predict(
 
 
 def slide(model: SegmentationModel, images: Tensor, overlap: float = OVERLAP) -> Tensor:
-    """`(B, classes, H, W)` scores: the mean over all windows that a pixel is in. Small images are padded with zeros."""
+    """Return the mean scores over all windows of each pixel, `(B, classes, H, W)`; small images are zero-padded."""
     window, (height, width) = model.size, images.shape[-2:]
     images = F.pad(images, (0, max(0, window.width - width), 0, max(0, window.height - height)))
     total = images.new_zeros(len(images), len(model.labels), *images.shape[-2:])
@@ -77,7 +77,7 @@ def slide(model: SegmentationModel, images: Tensor, overlap: float = OVERLAP) ->
 
 
 def starts(length: int, window: int, overlap: float) -> list[int]:
-    """Where windows begin along a side, so that none reaches beyond its end and none is skipped.
+    """Return the window starts along a side, so that windows cover it and stay inside.
 
     Examples:
         >>> starts(20, 10, overlap=0.3), starts(21, 10, overlap=0.5), starts(10, 10, overlap=0.5)

@@ -1,4 +1,4 @@
-"""Segmenter (Strudel et al., 2021): transformers all through, with a linear decoder or a mask transformer."""
+"""Segmenter (Strudel et al., 2021), with a linear decoder or a mask transformer."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ DROPOUT = 0.1  # in them
 
 
 class Segmenter(SegmentationModel):
-    """Each patch is classified: by one linear layer, or by how well it fits to an embedding of each class.
+    """Classifies each patch, by a linear layer or by its similarity to class embeddings.
 
     Args:
-        backbone: a timm ViT, DeiT, BEiT, EVA or CaiT, which is taken over.
-        classes: how many, or their names and colours.
+        backbone: a timm ViT, DeiT, BEiT, EVA or CaiT, modified in place.
+        classes: their number, or their names and colours.
         decoder: "linear" or "mask".
 
     Examples:
@@ -32,7 +32,7 @@ class Segmenter(SegmentationModel):
         torch.Size([1, 11, 60, 90])
 
     Raises:
-        LoopeError: for another backbone or an unknown decoder.
+        LoopeError: for an unsupported backbone or decoder.
     """
 
     decoder: Linear | MaskTransformer
@@ -44,17 +44,15 @@ class Segmenter(SegmentationModel):
         self.decoder = Linear(self.dim, count) if decoder == "linear" else MaskTransformer(self.dim, self.heads, count)
 
     def decode(self, final: Tensor, raw: Mapping[int, Tensor], grid: Grid) -> list[Tensor]:
-        """See `SegmentationModel.decode`."""
         return [as_map(self.decoder(final), grid)]
 
     def no_weight_decay(self) -> set[str]:
-        """The backbone's, and the embeddings of the classes."""
         own = {"decoder.classes.weight"} if isinstance(self.decoder, MaskTransformer) else set()
         return super().no_weight_decay() | own
 
 
 class Linear(nn.Module):
-    """One linear layer."""
+    """A linear decoder."""
 
     def __init__(self, dim: int, classes: int):
         super().__init__()
@@ -63,7 +61,7 @@ class Linear(nn.Module):
         nn.init.zeros_(self.classify.bias)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """`(B, N, D)` to `(B, N, classes)`."""
+        """Map `(B, N, D)` to `(B, N, classes)`."""
         scores: Tensor = self.classify(tokens)
         return scores
 
@@ -78,7 +76,7 @@ class MaskTransformer(nn.Module):
         self.enter = nn.Linear(dim, dim)
         self.classes = nn.Embedding(classes, dim)
         self.blocks = nn.Sequential(
-            # PyTorch's norm, whose epsilon of 1e-5 the released code has; timm's own has 1e-6.
+            # PyTorch's norm with epsilon 1e-5, as in the released code; timm's has 1e-6.
             *(
                 Block(dim, heads, qkv_bias=True, proj_drop=DROPOUT, attn_drop=DROPOUT, norm_layer=nn.LayerNorm)
                 for _ in range(BLOCKS)
@@ -93,11 +91,11 @@ class MaskTransformer(nn.Module):
                 nn.init.trunc_normal_(module.weight, std=0.02)
             if isinstance(module, nn.Linear) and module.bias is not None:
                 nn.init.zeros_(module.bias)
-        for projection in (self.project_patches, self.project_classes):  # cosines are taken of what they give
+        for projection in (self.project_patches, self.project_classes):  # their outputs are compared by cosine
             nn.init.normal_(projection.weight, std=dim**-0.5)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """`(B, N, D)` to `(B, N, classes)`."""
+        """Map `(B, N, D)` to `(B, N, classes)`."""
         count = tokens.shape[1]
         classes = self.classes.weight.expand(tokens.shape[0], -1, -1)
         x = self.norm(self.blocks(torch.cat((self.enter(tokens), classes), dim=1)))

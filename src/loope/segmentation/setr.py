@@ -1,4 +1,4 @@
-"""SETR (Zheng et al., 2021): a vision transformer as the encoder, three convolutional decoders."""
+"""SETR (Zheng et al., 2021): a vision transformer with one of three convolutional decoders."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from loope.segmentation.backbone import SegmentationModel, as_map, drop_prefix, 
 from loope.segmentation.labels import Labels
 
 WIDTH = 256  # channels of every decoder
-REFINED = 128  # channels of each stream of MLA in the end
-PAPER_DEPTH = 24  # of ViT-Large, for which the layers below are given
+REFINED = 128  # channels of each refined stream of MLA
+PAPER_DEPTH = 24  # of ViT-Large, to which the layers below refer
 STREAMS = (6, 12, 18, 24)
 AUXILIARY = {"naive": (10, 15, 20), "pup": (10, 15, 20, 24), "mla": STREAMS}
 
 
 class SETR(SegmentationModel):
-    """Segmentation as sequence to sequence: the patches' features become a map that is enlarged to the image.
+    """Decodes the patch features, as a map, to the resolution of the image.
 
-    The decoders are `naive` (two layers, then one bilinear step), `pup` (progressive upsampling: four convolutions with
-    steps of two between) and `mla` (multi-level aggregation: features of four depths, summed from the deepest up).
-    Layers are the paper's on 24 blocks, and in proportion on other depths. As in the released code, `mla` drops the
+    The decoders are `naive` (two layers, then bilinear upsampling), `pup` (progressive upsampling: four convolutions
+    with 2x upsampling between) and `mla` (multi-level aggregation: features of four depths, summed from the deepest
+    up). Layers are the paper's for 24 blocks, and scaled for other depths. As in the released code, `mla` drops the
     class token before the blocks.
 
     Args:
-        backbone: a timm ViT, DeiT, BEiT, EVA or CaiT, which is taken over.
-        classes: how many, or their names and colours.
+        backbone: a timm ViT, DeiT, BEiT, EVA or CaiT, modified in place.
+        classes: their number, or their names and colours.
         decoder: "naive", "pup" or "mla".
-        auxiliary: heads on features between, which in training give scores of their own; see `segmentation_loss`.
+        auxiliary: add heads on intermediate features for training; see `segmentation_loss`.
 
     Examples:
         >>> import timm
@@ -40,7 +40,7 @@ class SETR(SegmentationModel):
         torch.Size([1, 11, 60, 90])
 
     Raises:
-        LoopeError: for another backbone or an unknown decoder.
+        LoopeError: for an unsupported backbone or decoder.
     """
 
     decoder: Decoder
@@ -55,16 +55,14 @@ class SETR(SegmentationModel):
         self.streams = [self._layer(number) for number in STREAMS] if decoder == "mla" else []
 
     def _layer(self, number: int) -> int:
-        """The block that stands for one of the paper's 24."""
+        """Return the block that corresponds to one of the paper's 24."""
         return max(1, round(self.depth * number / PAPER_DEPTH)) - 1
 
     @property
     def layers(self) -> Sequence[int]:
-        """Those of the streams, those that auxiliary heads read while training, and the last."""
         return [*self.streams, *(self.decoder.helped if self.training else ()), self.depth - 1]
 
     def decode(self, final: Tensor, raw: Mapping[int, Tensor], grid: Grid) -> list[Tensor]:
-        """See `SegmentationModel.decode`."""
         return self.decoder(final, raw, self.streams, grid)
 
 
@@ -78,7 +76,7 @@ def _norm(dim: int) -> nn.LayerNorm:
 
 
 class Helper(nn.Module):
-    """An auxiliary head of `naive` and `pup`: their first and last layer, on features between."""
+    """An auxiliary head of `naive` and `pup` on intermediate features: their first and last layer."""
 
     def __init__(self, dim: int, classes: int, kernel: int, scale: int):
         super().__init__()
@@ -88,26 +86,26 @@ class Helper(nn.Module):
         self.classify = nn.Conv2d(WIDTH, classes, 1)
 
     def forward(self, tokens: Tensor, grid: Grid) -> Tensor:
-        """`(B, N, D)` to `(B, classes, scale * h, scale * w)`."""
+        """Map `(B, N, D)` to `(B, classes, scale * h, scale * w)`."""
         scores: Tensor = self.classify(self.reduce(as_map(self.norm(tokens), grid)))
         return enlarged(scores, [self.scale * side for side in grid]) if self.scale > 1 else scores
 
 
 class Decoder(nn.Module):
-    """What `SETR.decode` calls; `helped` are the blocks that its auxiliary heads read."""
+    """Base class of SETR's decoders; `helped` are the blocks that the auxiliary heads read."""
 
     def __init__(self, helped: Sequence[int]):
         super().__init__()
         self.helped = list(helped)
 
     def __call__(self, final: Tensor, raw: Mapping[int, Tensor], streams: Sequence[int], grid: Grid) -> list[Tensor]:
-        """`(B, classes, rows, columns)`: the decoder's own scores, then, in training, those of the auxiliary heads."""
+        """Return the scores, `(B, classes, rows, columns)`, followed in training by those of the auxiliary heads."""
         scores: list[Tensor] = super().__call__(final, raw, streams, grid)
         return scores
 
 
 class Naive(Decoder):
-    """1x1 convolution, normalisation, ReLU, 1x1 convolution."""
+    """1x1 convolution, normalization, ReLU, 1x1 convolution."""
 
     kernel = 1
     steps = 0
@@ -121,17 +119,16 @@ class Naive(Decoder):
         self.helpers = nn.ModuleList(Helper(dim, classes, self.kernel, self.helper_scale) for _ in helped)
 
     def forward(self, final: Tensor, raw: Mapping[int, Tensor], streams: Sequence[int], grid: Grid) -> list[Tensor]:
-        """See `Decoder`."""
         x = self.reduce(as_map(final, grid))
         for layer in self.grow:
             x = layer(enlarged(x, [2 * side for side in x.shape[-2:]]))
-        # The last step up comes after the classifier: both are linear, and classes are fewer than channels.
+        # The last upsampling comes after the classifier: both are linear, and there are fewer classes than channels.
         helpers = zip(self.helpers, self.helped, strict=True) if self.training else ()
         return [self.classify(x), *(head(raw[layer], grid) for head, layer in helpers)]
 
 
 class PUP(Naive):
-    """3x3 convolutions with steps of two between them; auxiliary heads enlarge fourfold, then to the image."""
+    """3x3 convolutions with 2x upsampling between them; auxiliary heads upsample 4x, then to the image."""
 
     kernel = 3
     steps = 3
@@ -139,11 +136,11 @@ class PUP(Naive):
 
 
 class MLA(Decoder):
-    """Four streams from four depths, summed from the deepest up, refined, enlarged fourfold and classified together."""
+    """Four streams from four depths, summed from the deepest up, refined, upsampled 4x and classified together."""
 
     def __init__(self, dim: int, classes: int, helped: Sequence[int]):
         super().__init__(helped)
-        self.norms = nn.ModuleList(_norm(dim) for _ in STREAMS[:-1])  # the last stream has the backbone's
+        self.norms = nn.ModuleList(_norm(dim) for _ in STREAMS[:-1])  # the last stream uses the backbone's
         self.reduce = nn.ModuleList(_conv(dim, WIDTH, 1, bias=False) for _ in STREAMS)
         self.mix = nn.ModuleList(_conv(WIDTH, WIDTH, 3, bias=False) for _ in STREAMS)
         self.refine = nn.ModuleList(
@@ -153,7 +150,6 @@ class MLA(Decoder):
         self.helpers = nn.ModuleList(nn.Conv2d(WIDTH, classes, 1, bias=False) for _ in helped)
 
     def forward(self, final: Tensor, raw: Mapping[int, Tensor], streams: Sequence[int], grid: Grid) -> list[Tensor]:
-        """See `Decoder`."""
         normed = [norm(raw[layer]) for norm, layer in zip(self.norms, streams, strict=False)]
         reduced = [reduce(as_map(each, grid)) for reduce, each in zip(self.reduce, [*normed, final], strict=True)]
         for deeper in range(len(reduced) - 1, 0, -1):

@@ -1,4 +1,4 @@
-"""Any encoder into any vision transformer, and out again."""
+"""Attach encoders to vision transformers, detach them, and save and load the result."""
 
 from loope.surgery.adapters.base import Adapter, Branch, Slot, WrapperAdapter, register_adapter
 from loope.surgery.attach import attach, detach, resize
@@ -6,8 +6,7 @@ from loope.surgery.bake import bake
 from loope.surgery.checkpoint import load, save
 from loope.surgery.report import Report, report
 
-from loope.surgery import wrappers  # isort: skip
-from loope.surgery.adapters import timm_cait, timm_crossvit, timm_vit, transformers  # isort: skip  # they register themselves
+from loope.surgery.adapters import timm, timm_cait, timm_crossvit, timm_vit, transformers  # isort: skip  # they register themselves
 
 __all__ = [
     "Adapter",
@@ -23,9 +22,9 @@ __all__ = [
     "report",
     "resize",
     "save",
+    "timm",
     "timm_cait",
     "timm_crossvit",
     "timm_vit",
     "transformers",
-    "wrappers",
 ]

@@ -1,4 +1,4 @@
-"""What gives tokens their position in a checkpoint: the attached encoders, the model's own table, or both."""
+"""Find the position encodings in use in a checkpoint: attached encoders, the model's own table, or both."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from loope.encoders.similarity import encoder_similarity
 from loope.pesi_metric.functional import cosine_similarity
 from loope.pesi_metric.position_table import find_table, require_timm_model, set_aside, table_names
 from loope.surgery import specs
-from loope.surgery.adapters import libraries
-from loope.surgery.adapters.base import adapter_for
+from loope.surgery.adapters.base import adapter_for, build_model
 from loope.surgery.attach import encoder_for, resize
 from loope.surgery.checkpoint import KEY, attach_by, read_recipe
 from loope.surgery.rehearsal import EXTRA_STATE as SPEC
@@ -27,12 +26,12 @@ from loope.surgery.rehearsal import MOST_TENSORS, rehearse, require_modest
 
 
 class Positions(NamedTuple):
-    """One thing that gives tokens their position.
+    """A position encoding in use.
 
     Attributes:
-        name: the encoder's, or the table's.
-        source: the encoder with the checkpoint's weights, or a `(h, w, D)` table.
-        grid: where it is measured.
+        name: name of the encoder or of the table.
+        source: the encoder with the checkpoint's weights, or an `(h, w, D)` table.
+        grid: the grid to measure it on.
         dim: width D.
     """
 
@@ -42,14 +41,14 @@ class Positions(NamedTuple):
     dim: int
 
     def similarity(self) -> Tensor:
-        """`(N, N)` float64 for `loope.pesi_from_similarity`: how alike positions are."""
+        """Return the `(N, N)` float64 similarity of positions, for `loope.pesi_from_similarity`."""
         if isinstance(self.source, Tensor):
             return cosine_similarity(self.source)
         return encoder_similarity(self.source, self.grid)
 
 
 class Acting(NamedTuple):
-    """What acts in a checkpoint, and the names of the model's own tables that are kept in it but not used."""
+    """The encodings in use in a checkpoint, and the names of the model's own tables that are stored but unused."""
 
     positions: list[Positions]
     set_aside: list[str]
@@ -63,21 +62,20 @@ def acting(
     name: str | None = None,
     model: str | None = None,
 ) -> Acting:
-    """Find what gives tokens their position in a checkpoint, with the checkpoint's weights.
+    """Find the position encodings in use in a checkpoint, with the checkpoint's weights.
 
-    Files need not be trusted: the model is built on the meta device, without memory, and must match the tensors of a
-    `WeightsFile`. Of these, only those of encoders and tables are read. The model's own rotary or relative encoding is
-    not looked at.
+    Untrusted files are safe: the model is built on the meta device, without memory, and must match the tensors of a
+    `WeightsFile`. Only tensors of encoders and tables are read. The model's own rotary or relative encoding is ignored.
 
     Args:
         tensors: a state dict, or a `WeightsFile`.
-        metadata: of the file; `loope.save` writes into it how the model is built.
-        grid: (height, width) to measure on; the checkpoint's if not given.
-        name: a tensor to take as the position table, whatever acts: also one that was set aside.
-        model: the timm model's name, for files that do not say it.
+        metadata: the file's metadata, where `loope.save` stores how to build the model.
+        grid: (height, width) to measure on; by default the checkpoint's.
+        name: a tensor to measure as the position table instead, even if it is unused.
+        model: name of the timm model, for files that do not store it.
 
     Raises:
-        LoopeError: if nothing is found, or the file does not say enough to build its encoders.
+        LoopeError: if nothing is found, or the file lacks what is needed to build its encoders.
     """
     try:
         spec, recipe, prefix = _attached(tensors, metadata or {})
@@ -86,36 +84,36 @@ def acting(
             found = [_table(tensors, place, name)]
         else:
             if recipe is not None and isinstance(tensors, WeightsFile):
-                build, add = partial(libraries.build, recipe["model"]), partial(attach_by, recipe)
+                build, add = partial(build_model, recipe["model"]), partial(attach_by, recipe)
                 rehearse(build, add, recipe["size"], tensors.shapes())
             found = _encoders(tensors, prefix, spec, recipe, grid, model)
             if spec["keep_own"]:
                 found += [_table(tensors, grid, each) for each in table_names(tensors)]
     except LoopeError:
         raise
-    except Exception as error:  # whatever a foreign or damaged file sets off in the libraries that read it
+    except Exception as error:  # a foreign or damaged file can make the libraries raise anything
         raise LoopeError(f"What acts in the file cannot be found: {type(error).__name__}: {error}.") from None
     return Acting(found, set_aside(tensors))
 
 
 def attached(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> specs.Spec | None:
-    """Read how something was attached to a checkpoint's model, None if nothing was; nothing is built.
+    """Return how the encoders of a checkpoint were attached, or None, without building anything.
 
     Raises:
-        LoopeError: if the checkpoint does not say it in a way that can be read.
+        LoopeError: if the description cannot be read.
     """
     try:
         return _attached(tensors, metadata)[0]
     except LoopeError:
         raise
-    except Exception as error:  # anything can stand in a file
+    except Exception as error:  # a file can contain anything
         raise LoopeError(f"The file's recipe cannot be read: {type(error).__name__}: {error}.") from None
 
 
 def _attached(
     tensors: Mapping[str, Tensor], metadata: Mapping[str, str]
 ) -> tuple[specs.Spec | None, dict[str, Any] | None, str]:
-    """How something was attached, the recipe that `loope.save` wrote, and what stands before `loope.` in names."""
+    """Return the spec of the attachment, the recipe of `loope.save`, and the prefix of `loope.` in tensor names."""
     key = next((key for key in tensors if key == SPEC or key.endswith(f".{SPEC}")), None)
     prefix = "" if key is None else key.removesuffix(SPEC)
     most = len(tensors) if isinstance(tensors, WeightsFile) else MOST_TENSORS  # others may be a part of a file
@@ -153,7 +151,7 @@ def _encoders(
         place = branch.grid if grid is None else as_grid(grid)
         for order, encoder in enumerate(encoders):
             start = f"{prefix}loope.encoders.{number}.{order}."
-            encoder.resize(branch.grid if recipe else place)  # without a recipe, only the caller knows of a resize
+            encoder.resize(branch.grid if recipe else place)  # without a recipe, only the caller knows the size
             encoder.load_state_dict({k.removeprefix(start): tensors[k] for k in tensors if k.startswith(start)})
             name = encoder.name if len(branches) == 1 else f"{encoder.name}, {branch.name}"
             found.append(Positions(name, encoder.eval(), place, encoder.dim))
@@ -166,7 +164,7 @@ def _table(tensors: Mapping[str, Tensor], grid: GridLike | None, name: str | Non
 
 
 def _own_grid(model: str) -> Grid | None:
-    """The grid of a timm model's patches, which need not be square; None if it has none."""
+    """Return the patch grid of a timm model, or None if it has none."""
     size = getattr(getattr(_on_meta(_about(model)), "patch_embed", None), "grid_size", None)
     return None if size is None else Grid(*size)
 
@@ -178,4 +176,4 @@ def _about(model: str | None) -> dict[str, Any]:
 
 def _on_meta(about: dict[str, Any]) -> nn.Module:
     with torch.device("meta"):
-        return libraries.build(about)
+        return build_model(about)

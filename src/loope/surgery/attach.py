@@ -1,4 +1,4 @@
-"""`attach` and `detach`: any encoder into any vision transformer, and out again."""
+"""`attach`, `detach` and `resize`."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ def attach(
     freeze_backbone: bool = False,
     **options: Any,
 ) -> nn.Module:
-    """Put an encoder, or several, into a timm or transformers model, in place; `loope.report` says what was done.
+    """Attach one or more encoders to a timm or transformers model, in place; see `loope.report` for the result.
 
     Args:
         model: a vision transformer, pretrained or not.
-        encoder: a name, or a list of names and (name, options) pairs whose encoders all act.
-        keep_own: leave the model's own encoding at work, and add to it; it is set aside otherwise.
-        prefix: what class, distillation and register tokens get: "none", no position, or "learned", a vector each, that
-            starts from the model's own.
-        freeze_backbone: train the encoder alone.
-        options: of the encoder, if there is one; `init="own"` starts "learned" from the model's own table.
+        encoder: a name, or a list of names and (name, options) pairs to use together.
+        keep_own: keep the model's own encoding active; by default it is stored but unused.
+        prefix: positions of class, distillation and register tokens: "none", or "learned", one vector each that starts
+            from the model's own.
+        freeze_backbone: train only the encoder.
+        options: options of a single encoder; `init="own"` initializes "learned" from the model's own table.
 
     Returns:
         The model, so that `model = attach(model, ...)` is safe.
 
     Raises:
-        LoopeError: if the model is not known, has something attached, or cannot take the encoder.
+        LoopeError: if the model is not supported, has encoders attached already, or cannot use the encoder.
     """
     adapter = adapter_for(model)
     require(
@@ -98,7 +98,7 @@ def attach(
 
 
 def detach(model: nn.Module) -> None:
-    """Take the encoders out and put the model's own encoding back, bit for bit.
+    """Remove the encoders and restore the model's own encoding, bit for bit.
 
     A model that was resized while attached keeps its size, with its own table resampled to it.
 
@@ -106,7 +106,7 @@ def detach(model: nn.Module) -> None:
         LoopeError: if nothing is attached.
     """
     attachment = sole_attachment(model)
-    require(not attachment.baked, "The model was frozen for deployment, and its own encoding dropped; load it anew.")
+    require(not attachment.baked, "The model was baked for deployment and its own encoding dropped; load it again.")
     attachment.unwire()
     restore_methods(model)
     attachment.restore()
@@ -116,7 +116,7 @@ def detach(model: nn.Module) -> None:
 
 
 def resize(model: nn.Module, size: GridLike) -> None:
-    """Make a model take images of `size` (height, width) pixels: encoders and its own table are resampled.
+    """Change a model's image size to (height, width) pixels by resampling its encoders and its own table.
 
     Raises:
         LoopeError: if the size is not a multiple of the patch size.
@@ -130,7 +130,7 @@ def resize(model: nn.Module, size: GridLike) -> None:
         nearest = "x".join(str(max(side, round(length / side) * side)) for length in pixels)
         raise LoopeError(f"The size must be a multiple of the patch size {side}, got {pixels}; use {nearest}.")
     if attachment:
-        require(not attachment.baked or pixels == branches[0].pixels, "The model is frozen for its size; load it anew.")
+        require(not attachment.baked or pixels == branches[0].pixels, "The model is baked for its size; load it again.")
         for number, branch in enumerate(branches):
             _try_resize(attachment.encoders_of(number), branch, pixels)
     adapter.set_geometry(pixels)
@@ -167,7 +167,7 @@ def _chosen(encoder: EncoderChoice, options: dict[str, Any]) -> list[tuple[str, 
 
 
 def _default_prefix(init: str | None, branch: Branch, encoders: Sequence[PositionalEncoder]) -> str:
-    """What prefix tokens get if nobody says: what the encoder wants, and with the own table their own vectors."""
+    """Return the default `prefix`: "learned" if the encoder or a copied table asks for it."""
     wanted = (init == "own" and branch.table_prefix) or any(each.prefix == "learned" for each in encoders)
     return "learned" if wanted and branch.prefix else "none"
 
@@ -179,14 +179,14 @@ def _is_pair(value: Any) -> bool:
 
 
 def _try_resize(encoders: Sequence[PositionalEncoder], branch: Branch, pixels: Grid) -> None:
-    """Let copies of the encoders go first, so that one that cannot follow leaves the model as it was."""
+    """Resize copies of the encoders first, so that a failure leaves the model unchanged."""
     grid = Grid(max(1, pixels.height // branch.patch_size), max(1, pixels.width // branch.patch_size))
     for encoder in encoders:
         copy.deepcopy(encoder).resize(grid)
 
 
 def encoder_for(branch: Branch, name: str, options: dict[str, Any]) -> PositionalEncoder:
-    """A new encoder that fits a branch, on the CPU in float32."""
+    """Create an encoder for a branch, on the CPU in float32."""
     fitting: dict[str, Any] = {
         "dim": branch.dim,
         "grid": branch.grid,
@@ -230,7 +230,7 @@ def _check_init(init: Any, chosen: list[tuple[str, dict[str, Any]]], branches: S
 
 
 def _copy_own_table(branch: Branch, encoder: PositionalEncoder) -> None:
-    assert isinstance(encoder, Learned)  # noqa: S101  (`_check_init` has seen to both)
+    assert isinstance(encoder, Learned)  # noqa: S101  (`_check_init` has checked both)
     assert branch.table is not None  # noqa: S101
     with torch.no_grad():
         encoder.table.copy_(branch.table.value[:, branch.table_prefix :])

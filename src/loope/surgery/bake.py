@@ -1,4 +1,4 @@
-"""Deployment: encoders that do not depend on the image become constants."""
+"""Deployment: replace encoders that do not depend on the image by constants."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from loope.surgery.state import Attachment, sole_attachment
 
 
 class Baked(PositionalEncoder):
-    """An encoder that has become a constant, for one grid."""
+    """An encoder replaced by a constant, for one grid."""
 
     value: Tensor
 
@@ -24,7 +24,7 @@ class Baked(PositionalEncoder):
         self.register_buffer("value", value.detach().to(encoder.dtype))
 
     def resize(self, grid: GridLike) -> PositionalEncoder:
-        """Stays where it is.
+        """Check that the grid stays the same.
 
         Raises:
             LoopeError: for another grid.
@@ -33,55 +33,50 @@ class Baked(PositionalEncoder):
         return self
 
     def at(self, grid: Grid, layer: int) -> Tensor:
-        """The constant of a layer; one for all layers if they do not differ.
+        """Return the constant of a layer; equal layers share one.
 
         Raises:
-            LoopeError: on another grid than the one it was made for.
+            LoopeError: if the grid differs from the baked one.
         """
         if grid != self.grid:
-            raise LoopeError(
-                f"The model was frozen for a grid of {self.grid}, got {grid}; freeze a copy for that size."
-            )
+            raise LoopeError(f"The model was baked for a grid of {self.grid}, got {grid}; bake a copy for that size.")
         return self.value[layer if len(self.value) > 1 else 0]
 
 
 class BakedTable(Baked):
-    """Additive."""
+    """A baked additive encoder, `(1, 1, N, D)`."""
 
     def embed(self, images: Tensor | None, grid: Grid) -> Tensor:
-        """`(1, N, D)`."""
         return self.at(grid, 0)
 
 
 class BakedRotation(Baked):
-    """Rotary: cosines and sines, `(layers, 2, heads or 1, N, d)`."""
+    """A baked rotary encoder: cosines and sines, `(layers, 2, heads or 1, N, d)`."""
 
     def rotate(self, q: Tensor, k: Tensor, grid: Grid, layer: int) -> tuple[Tensor, Tensor]:
-        """Queries and keys turned."""
         cos, sin = self.at(grid, layer).to(q.dtype).unbind(0)
         return turn(q, cos, sin), turn(k, cos, sin)
 
 
 class BakedBias(Baked):
-    """Bias, `(layers, 1, heads, N, N)`."""
+    """A baked bias, `(layers, 1, heads, N, N)`."""
 
     def bias(self, q: Tensor, grid: Grid, layer: int) -> Tensor:
-        """`(1, heads, N, N)`."""
         return self.at(grid, layer).to(q.dtype)
 
 
 def bake(model: nn.Module, size: GridLike) -> None:
-    """Prepare an attached model for deployment at one image size, in place and for good.
+    """Prepare an attached model for deployment at one image size, in place and irreversibly.
 
-    Encoders that give every image the same become constants; LOOPE, PEG and contextual iRPE, which do not, stay as they
-    are. The model goes to eval mode, its parameters get no more gradients, and what was set aside is dropped.
+    Encoders that do not depend on the image become constants; LOOPE, PEG and contextual iRPE stay as they are. The
+    model is put in eval mode, its parameters no longer require gradients, and its unused own encoding is dropped.
 
     Args:
-        model: a model with something attached.
+        model: a model with encoders attached.
         size: (height, width) of the images.
     """
     attachment = sole_attachment(model)
-    require(not attachment.baked, "The model is frozen already; freeze a copy made before for another size.")
+    require(not attachment.baked, "The model is baked already; for another size, bake a copy made before.")
     resize(model, size)
     model.eval().requires_grad_(False)
     attachment.unwire()
@@ -108,7 +103,7 @@ def _baked(encoder: PositionalEncoder, depth: int) -> PositionalEncoder:
 
 
 def _once(layers: Tensor) -> Tensor:
-    """One entry instead of one for each layer, if all are equal."""
+    """Keep one entry if all layers are equal."""
     return layers[:1] if bool((layers == layers[0]).all()) else layers
 
 

@@ -1,4 +1,4 @@
-"""One safetensors file that holds an attached model and says how to build it again."""
+"""Save and load an attached model as one safetensors file that also describes how to build it."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ from typing import Any
 import torch
 from torch import nn
 
-from loope.core.errors import LoopeError, require
+from loope.core.errors import LoopeError, MissingPackageError, require
 from loope.core.files import write_atomic
 from loope.surgery import pretrained, rehearsal, specs
-from loope.surgery.adapters import libraries
+from loope.surgery.adapters.base import build_model, describe_model
 from loope.surgery.attach import attach, resize
-from loope.surgery.state import as_if_detached, sole_attachment
-from loope.surgery.wrappers import require_merged, unwrapped
+from loope.surgery.state import as_if_detached, require_merged, sole_attachment, unwrapped
 
 KEY = "loope"
 FORMAT = 1
-MOST_RECIPE = 8 * 2**20  # letters; the names of 20,000 classes take two million
+MOST_RECIPE = 8 * 2**20  # characters; the names of 20,000 classes take two million
 DTYPES = {"float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64"}  # with safetensors' names
 TRAITS = (
     *("num_heads", "head_dim", "num_prefix_tokens", "no_embed_class", "dynamic_img_size", "global_pool"),
@@ -34,27 +33,27 @@ def save(model: nn.Module, path: str | Path, *, model_args: dict[str, Any] | Non
     """Write an attached model to one safetensors file, atomically.
 
     Args:
-        model: a model of timm, transformers or `loope.segmentation`, with something attached; also inside DDP,
-            DataParallel or torch.compile. PEFT's adapters must be merged first.
-        path: the file.
-        model_args: arguments that a timm model, or the timm backbone of ours, was created with beyond its name, number
-            of classes and image size, which are found by themselves.
+        model: a model with encoders attached, of timm, transformers, `loope.segmentation`, or any adapter with
+            `describe` and `build`; may be wrapped in DDP, DataParallel or torch.compile. Merge PEFT's adapters first.
+        path: the file to write.
+        model_args: arguments that a timm model, or timm backbone, was created with; its name, number of classes and
+            image size are detected. Passed to `Adapter.describe` as `args`.
 
     Raises:
-        LoopeError: if nothing is attached, or the model could not be built again from what the file would say.
+        LoopeError: if nothing is attached, or the file could not rebuild the model.
     """
     try:
         from safetensors.torch import save as to_safetensors
     except ImportError:
-        raise LoopeError("Writing checkpoints needs safetensors: pip install 'loope[models]'.") from None
+        raise MissingPackageError("Writing checkpoints needs safetensors: pip install 'loope[models]'.") from None
     model = unwrapped(model)
     require_merged(model)
     attachment = sole_attachment(model)
-    require(not attachment.baked, "A frozen model is for deployment; save the model before loope.bake.")
+    require(not attachment.baked, "A baked model cannot be saved; save the model before loope.bake.")
     branch = attachment.branches[0]
     recipe: dict[str, Any] = {
         "format": FORMAT,
-        "model": libraries.describe(model, attachment.own_size, branch.channels, model_args or {}),
+        "model": describe_model(attachment.host.adapter, attachment.own_size, model_args or {}),
         "attach": attachment.spec,
         "size": list(branch.pixels),
         "dtype": str(next(branch.patch_embed.parameters()).dtype).removeprefix("torch."),
@@ -65,18 +64,18 @@ def save(model: nn.Module, path: str | Path, *, model_args: dict[str, Any] | Non
 
 
 def load(path: str | Path) -> nn.Module:
-    """Build the model again and load its weights; it is in eval mode.
+    """Load a model that `save` wrote, in eval mode.
 
-    Nothing in the file is trusted: the model is first built without memory and compared with the tensors that the file
-    has, and only known libraries build it.
+    The file need not be trusted: the model is first built without memory and compared with the file's tensors, and only
+    registered adapters build it.
 
     Args:
         path: a file that `save` wrote, or a folder that `HubModel`, transformers' `save_pretrained` or its `Trainer`
             wrote from an attached model.
 
     Raises:
-        LoopeError: if the file is missing, damaged, does not say how to build its model, does not hold the model that
-            it describes, or has weights that are not finite.
+        LoopeError: if the file is missing or damaged, does not describe its model, holds another model than it
+            describes, or has weights that are not finite.
     """
     path = Path(path)
     if not path.is_dir():
@@ -87,7 +86,7 @@ def load(path: str | Path) -> nn.Module:
         return pretrained.load_folder(path)
     except LoopeError:
         raise
-    except Exception as error:  # whatever a damaged or foreign configuration sets off in transformers
+    except Exception as error:  # a damaged or foreign configuration can make transformers raise anything
         raise LoopeError(f"{path} cannot be read: {type(error).__name__}: {str(error)[:500]}") from error
 
 
@@ -105,13 +104,13 @@ def _load_file(path: Path) -> nn.Module:
     try:
         from safetensors import SafetensorError, safe_open
     except ImportError:
-        raise LoopeError("Reading checkpoints needs safetensors: pip install 'loope[models]'.") from None
+        raise MissingPackageError("Reading checkpoints needs safetensors: pip install 'loope[models]'.") from None
     require(path.is_file(), f"There is no file {path}.")
     try:
         with safe_open(path, framework="pt") as file:
             recipe = read_recipe(path, file.metadata() or {}, len(file.keys()))
             _rehearse(path, recipe, file)
-            model = libraries.build(recipe["model"])
+            model = build_model(recipe["model"])
             attach_by(recipe, model)
             state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dictionary)
         for name, tensor in state.items():
@@ -124,13 +123,17 @@ def _load_file(path: Path) -> nn.Module:
         raise
     except SafetensorError as error:
         raise LoopeError(f"{path} is no safetensors file, or is damaged: {error}.") from None
-    except Exception as error:  # whatever a damaged or foreign recipe sets off in the libraries that read it
+    except Exception as error:  # a damaged or foreign recipe can make the libraries raise anything
         raise LoopeError(f"{path} cannot be read: {type(error).__name__}: {str(error)[:500]}") from error
     return model.eval()
 
 
 def read_recipe(path: str | Path, metadata: Mapping[str, str], tensors: int) -> dict[str, Any]:
-    """How a file's model is built, if that is plain and modest."""
+    """Read and check the description of a file's model.
+
+    Raises:
+        LoopeError: if it is missing, of another format, or larger than any model needs.
+    """
     require(
         KEY in metadata,
         f"{path} was not written by loope.save and does not say how to build its model; {_advice(Path(path).parent)}.",
@@ -150,7 +153,7 @@ def read_recipe(path: str | Path, metadata: Mapping[str, str], tensors: int) -> 
 
 
 def _rehearse(path: str | Path, recipe: dict[str, Any], file: Any) -> None:
-    """Check, before memory is spent, that the model described is the one whose tensors the file has."""
+    """Check, without allocating memory, that the file holds the tensors of the model that it describes."""
     tensors = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118  (not a dictionary)
     shapes = {name: tuple(tensor.get_shape()) for name, tensor in tensors.items()}
     dtypes = {tensor.get_dtype() for tensor in tensors.values()}
@@ -160,11 +163,11 @@ def _rehearse(path: str | Path, recipe: dict[str, Any], file: Any) -> None:
     )
     spec = math.prod(shapes.get(rehearsal.EXTRA_STATE, ()))
     require(spec <= MOST_RECIPE, f"{path} describes its encoders in {spec:,} bytes, more than any model needs.")
-    rehearsal.rehearse(partial(libraries.build, recipe["model"]), partial(attach_by, recipe), recipe["size"], shapes)
+    rehearsal.rehearse(partial(build_model, recipe["model"]), partial(attach_by, recipe), recipe["size"], shapes)
 
 
 def attach_by(recipe: dict[str, Any], model: nn.Module) -> None:
-    """Attach to a new model what a recipe says, for images of its size and in its dtype."""
+    """Attach a recipe's encoders to a new model, and set its image size and dtype."""
     how = recipe["attach"]
     attach(model, how["encoders"], keep_own=how["keep_own"], prefix=how["prefix"])
     sole_attachment(model).host.note = None  # its weights come from the file
@@ -173,7 +176,7 @@ def attach_by(recipe: dict[str, Any], model: nn.Module) -> None:
 
 
 def _advice(folder: Path) -> str:
-    """How to read a file that `save` did not write."""
+    """Return how to read a file that `save` did not write."""
     if (folder / pretrained.PEFT_CONFIG).is_file():
         return f"build and attach the model, then call peft.PeftModel.from_pretrained(model, {str(folder)!r})"
     if (folder / pretrained.CONFIG).is_file():
@@ -182,10 +185,10 @@ def _advice(folder: Path) -> str:
 
 
 def _check_rebuilds(about: dict[str, Any], model: nn.Module) -> None:
-    """The model as its name and arguments would build it must have the parameters and the traits that this one has."""
+    """Check that the description builds a model with the same class, shapes and traits."""
     with torch.device("meta"):
-        rebuilt = libraries.build(about)
-    different = []
+        rebuilt = build_model(about)
+    different = [] if type(rebuilt) is type(model) else [f"its class {type(model).__name__}"]
     for look in (_shapes, _traits):
         ours, theirs = as_if_detached(look(model)), look(rebuilt)
         different += sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))
@@ -201,7 +204,7 @@ def _shapes(model: nn.Module) -> dict[str, str]:
 
 
 def _traits(model: nn.Module) -> dict[str, str]:
-    """What shapes do not show."""
+    """Return properties of the modules that their shapes do not show."""
     return {
         f"{name}.{trait}": str(tuple(value) if isinstance(value, list) else value)
         for name, module in model.named_modules()

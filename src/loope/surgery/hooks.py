@@ -1,6 +1,6 @@
-"""How encoders enter a model: the one place where prefix and patch tokens are told apart.
+"""The hooks that connect encoders to a model; only here are prefix and patch tokens separated.
 
-The hooks are objects of their own classes, so that `detach` finds them in a copied model too.
+Hooks are instances of their own classes, so that `detach` finds them in a copied model too.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from loope.surgery.host import Host
 
 
 class Hook:
-    """Something that `attach` puts into a model and `detach` takes out.
+    """Base class of the hooks that `attach` registers and `detach` removes.
 
     Args:
         host: the model.
-        number: of the branch.
+        number: index of the branch.
     """
 
     def __init__(self, host: Host, number: int):
@@ -31,17 +31,17 @@ class Hook:
 
     @property
     def branch(self) -> Branch:
-        """The sequence of patch tokens that the hook is for."""
+        """Return the branch that the hook serves."""
         return self.host.branches[self.number]
 
 
 class AddToPatches(Hook):
-    """After the patch embedding: notes the grid and lets the additive encoders act."""
+    """After the patch embedding: records the grid and applies additive encoders."""
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...], tokens: Tensor) -> Tensor:
-        """`tokens` `(B, N, D)` or `(B, h, w, D)` with their positions."""
+        """Return `tokens` `(B, N, D)` or `(B, h, w, D)` with positions added."""
         images, side = args[0], self.branch.patch_size
-        # Rounded up: a model that takes sizes which do not fit pads the image, others have refused it by now.
+        # Rounded up: a model that accepts other sizes pads the image; others have raised by now.
         grid = as_grid([-(-length // side) for length in images.shape[-2:]])
         if tokens.shape[1:-1].numel() != grid.size:
             raise LoopeError(
@@ -54,24 +54,24 @@ class AddToPatches(Hook):
 
 
 class AddToPrefix(Hook):
-    """Where all tokens have come together: adds the learned vectors of the prefix tokens."""
+    """Before the first block: adds the learned vectors to the prefix tokens."""
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The module's arguments, the first of them `(B, P + N, D)` with the prefix moved."""
+        """Return the module's arguments; the first is `(B, P + N, D)` with the prefix vectors added."""
         tokens, count = args[0], self.branch.prefix
         if tokens.shape[1:] != (count + self.branch.latest, self.branch.dim):
-            return args  # another branch of the model runs through the same module
+            return args  # the module is shared with another branch
         prefix = self.host.apply("add_to_prefix", self.number, tokens[:, :count])
         return torch.cat((prefix, tokens[:, count:]), dim=1), *args[1:]
 
 
 class InBlock(Hook):
-    """A hook that knows its block.
+    """Base class of hooks that belong to a block.
 
     Args:
         host: the model.
-        number: of the branch.
-        layer: number of the block.
+        number: index of the branch.
+        layer: index of the block.
     """
 
     def __init__(self, host: Host, number: int, layer: int):
@@ -80,23 +80,23 @@ class InBlock(Hook):
 
 
 class MixAfterBlock(InBlock):
-    """After a block: the conditional encoders transform the patch tokens."""
+    """After a block: applies conditional encoders to the patch tokens."""
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...], tokens: Tensor) -> Tensor:
-        """`tokens` `(B, P + N, D)` with the patches mixed."""
+        """Return `tokens` `(B, P + N, D)` with mixed patches."""
         grid, count = self.branch.grid_of(tokens.shape[1]), self.branch.prefix
         return _behind(tokens, self.host.apply("mix", self.number, tokens[:, count:], grid, self.layer), count)
 
 
 class Position(InBlock):
-    """What an attention module is given: `q, k, bias = position(q, k)`.
+    """The `position` argument of `Adapter.attend`: `q, k, bias = position(q, k)`.
 
     Args:
         host: the model.
-        number: of the branch.
-        layer: number of the block.
-        rotates: whether there are rotary encoders.
-        biases: whether there are encoders with a bias.
+        number: index of the branch.
+        layer: index of the block.
+        rotates: whether any encoder is rotary.
+        biases: whether any encoder adds a bias.
     """
 
     def __init__(self, host: Host, number: int, layer: int, rotates: bool, biases: bool):
@@ -105,7 +105,7 @@ class Position(InBlock):
         self.biases = biases
 
     def __call__(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Queries and keys turned, and the sum of the biases; prefix tokens are neither turned nor biased.
+        """Rotate queries and keys, and sum the biases; prefix tokens are not affected.
 
         Args:
             q: `(B, heads, P + N, d)`.
@@ -124,26 +124,26 @@ class Position(InBlock):
 
 
 class Attend(Hook):
-    """In place of an attention module's `forward`: the same with its own weights, and with positions."""
+    """Replaces an attention module's `forward` by the same computation with positions."""
 
     def __init__(self, attention: nn.Module, position: Position):
         super().__init__(position.host, position.number)
         self.attention = attention
         self.position = position
-        self.previous = attention.__dict__.get("forward")  # another library's patch, to be put back
+        self.previous = attention.__dict__.get("forward")  # another library's patch, restored by `remove_hooks`
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """What the attention module returns."""
+        """Return what the attention module returns."""
         return self.host.adapter.attend(self.attention, self.position, *args, **kwargs)
 
 
 def _behind(tokens: Tensor, patches: Tensor, count: int) -> Tensor:
-    """`patches` behind the first `count` of `tokens`."""
+    """Concatenate the first `count` of `tokens` and `patches`."""
     return torch.cat((tokens[..., :count, :], patches), dim=-2) if count else patches
 
 
 def remove_hooks(module: nn.Module) -> None:
-    """Take every hook of ours out of one module."""
+    """Remove all our hooks from one module."""
     for hooks in (module._forward_hooks, module._forward_pre_hooks):
         for key in [key for key, hook in hooks.items() if isinstance(hook, Hook)]:
             del hooks[key]
@@ -155,7 +155,7 @@ def remove_hooks(module: nn.Module) -> None:
 
 
 def is_wired(model: nn.Module) -> bool:
-    """Whether a hook of ours is anywhere in the model, also if it was attached to a part or to the whole around it."""
+    """Return whether any of our hooks is in the model, including those of a submodule or an enclosing model."""
     return any(
         isinstance(hook, Hook)
         for module in model.modules()

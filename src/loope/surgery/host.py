@@ -1,4 +1,4 @@
-"""The model that something is attached to, as its hooks and its attachment see it."""
+"""The model that encoders are attached to, and its own encoding, taken out and put back."""
 
 from __future__ import annotations
 
@@ -10,47 +10,72 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from loope.core.errors import LoopeError
 from loope.core.grid import Grid
 from loope.encoders.resample import resample
-from loope.surgery import slots
 from loope.surgery.adapters.base import Adapter, Branch, Slot
+
+
+class Idle(nn.Parameter):
+    """An unused parameter that ignores `requires_grad_`.
+
+    PEFT calls it on all of `modules_to_save`, and DDP rejects trainable parameters that are unused.
+    """
+
+    def requires_grad_(self, requires_grad: bool = True) -> Idle:
+        return self
+
+
+@dataclass
+class Taken:
+    """How to restore the value of a slot.
+
+    Attributes:
+        trainable: whether each parameter required gradients.
+        order: names of the siblings, to restore the order of the state dict.
+        persistent: whether it was in the state dict.
+    """
+
+    trainable: list[bool]
+    order: list[str]
+    persistent: bool
 
 
 @dataclass(eq=False)
 class Host:
-    """A model, its sequences of patch tokens, and what was taken from it.
+    """A model, its branches, and the parts of its own encoding that were taken out.
 
     Attributes:
-        adapter: the adapter of the model's family, which knows the model.
-        branches: its sequences of patch tokens.
-        own_grids: the grid of each branch when something was attached.
-        taken: places of the model's own encoding that are empty now, by the name under which the attachment keeps it.
+        adapter: the model's adapter.
+        branches: the model's sequences of patch tokens.
+        own_grids: the grid of each branch at the time of `attach`.
+        taken: slots that were emptied, by the name under which the attachment stores their value.
         frozen: parameters that `freeze_backbone` froze.
-        note: what a user should know of how the model starts.
+        note: a note on the initial accuracy, for the report.
     """
 
     adapter: Adapter
     branches: list[Branch]
     own_grids: list[Grid]
-    taken: dict[str, tuple[Branch, Slot, slots.Taken]] = field(default_factory=dict)
+    taken: dict[str, tuple[Branch, Slot, Taken]] = field(default_factory=dict)
     frozen: list[nn.Parameter] = field(default_factory=list)
     note: str | None = None
 
     def apply(self, step: str, *args: Any) -> Any:
-        """Call `model.loope`, whatever module is there now: PEFT replaces it for `modules_to_save`."""
+        """Call `model.loope`, which may be a wrapper: PEFT replaces it for `modules_to_save`."""
         return self.adapter.model.loope(step, *args)  # type: ignore[operator]
 
     def fit(self, grids: Sequence[Grid]) -> None:
-        """Move the branches, and tables that are in the model, to other grids; what is set aside stays as it is."""
+        """Move the branches and the tables in use to other grids; unused tables stay as they are."""
         for branch, grid in zip(self.branches, grids, strict=True):
             old, branch.grid = branch.grid, grid
             if branch.table is not None and any(slot is branch.table for _, slot, _ in self.taken.values()):
-                slots.lay(branch.table, zeros_for(branch))
+                lay(branch.table, zeros_for(branch))
             else:
                 fit_table(branch, old)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Host:
-        """Copy along with the model. Where a part of the model is copied alone, the copy serves the same model."""
+        """Copy along with the model; if only a part of the model is copied, keep serving the same model."""
         if id(self.adapter.model) not in memo:
             return self
         memo[id(self)] = made = object.__new__(type(self))
@@ -59,12 +84,12 @@ class Host:
 
 
 def zeros_for(branch: Branch) -> Tensor:
-    """What stands in for the model's own table while it is set aside."""
-    return slots.zeros_like_table(branch.patch_embed, branch.table_prefix + branch.grid.size, branch.dim)
+    """Return the zeros that replace the model's own table while it is unused."""
+    return zeros_like_table(branch.patch_embed, branch.table_prefix + branch.grid.size, branch.dim)
 
 
 def fit_table(branch: Branch, old: Grid) -> None:
-    """Resample the model's own table, if it is in its place, from `old` to the branch's grid."""
+    """Resample the model's own table, if it is in use, from `old` to the branch's grid."""
     if branch.table is None or branch.table.value is None or branch.grid == old:
         return
     table, count = branch.table.value, branch.table_prefix
@@ -72,3 +97,75 @@ def fit_table(branch: Branch, old: Grid) -> None:
         moved = torch.cat((table[:, :count], resample(table[:, count:], old, branch.grid)), dim=1)
     trained = isinstance(table, nn.Parameter)
     setattr(*branch.table, nn.Parameter(moved, table.requires_grad) if trained else moved)
+
+
+def take(slot: Slot, zeros: Tensor | None) -> tuple[nn.Module | Tensor, Taken]:
+    """Take the value out of a slot and leave `zeros`, as a buffer outside the state dict, or None."""
+    module, name = slot
+    value = slot.value
+    home = _home(module, value)
+    if name not in home:
+        raise LoopeError(f"`{name}` of {type(module).__name__} is no parameter, buffer or module; register it as one.")
+    trainable = [parameter.requires_grad for parameter in _parameters(value)]
+    taken = Taken(trainable, list(home), name not in module._non_persistent_buffers_set)
+    for parameter in _parameters(value):
+        parameter.requires_grad_(False)
+        if type(parameter) is nn.Parameter:
+            parameter.__class__ = Idle  # in place, so that references to the parameter stay valid
+    if zeros is None:
+        home[name] = None
+    else:
+        del home[name]
+        lay(slot, zeros)
+    return value, taken
+
+
+def keep(own: nn.Module, key: str, value: nn.Module | Tensor, taken: Taken) -> None:
+    """Register a taken value in the module that stores it."""
+    if isinstance(value, nn.Module):
+        own.add_module(key, value)
+    elif isinstance(value, nn.Parameter):
+        own.register_parameter(key, value)
+    else:
+        own.register_buffer(key, value, persistent=taken.persistent)
+
+
+def lay(slot: Slot, zeros: Tensor) -> None:
+    """Put `zeros` into the slot, as a buffer outside the state dict."""
+    slot.module.register_buffer(slot.attribute, zeros, persistent=False)
+
+
+def give_back(slot: Slot, value: nn.Module | Tensor, taken: Taken) -> None:
+    """Restore a taken value, its `requires_grad` and its position among its siblings."""
+    module, name = slot
+    module._buffers.pop(name, None)
+    module._non_persistent_buffers_set.discard(name)
+    for parameter, trainable in zip(_parameters(value), taken.trainable, strict=True):
+        if isinstance(parameter, Idle):
+            parameter.__class__ = nn.Parameter  # type: ignore[assignment]
+        parameter.requires_grad_(trainable)
+    home = _home(module, value)
+    home[name] = value
+    if not taken.persistent:
+        module._non_persistent_buffers_set.add(name)
+    siblings = {key: home[key] for key in (*taken.order, *home) if key in home}
+    home.clear()
+    home.update(siblings)
+
+
+def zeros_like_table(like: nn.Module, rows: int, dim: int) -> Tensor:
+    """Return `(1, rows, dim)` zeros with the device and dtype of a module's parameters."""
+    parameter = next(like.parameters())
+    return torch.zeros(1, rows, dim, device=parameter.device, dtype=parameter.dtype)
+
+
+def _home(module: nn.Module, value: object) -> dict[str, object]:
+    if isinstance(value, nn.Module):
+        return module._modules  # type: ignore[return-value]
+    return module._parameters if isinstance(value, nn.Parameter) else module._buffers  # type: ignore[return-value]
+
+
+def _parameters(value: nn.Module | Tensor) -> list[nn.Parameter]:
+    if isinstance(value, nn.Module):
+        return list(value.parameters())
+    return [value] if isinstance(value, nn.Parameter) else []

@@ -1,4 +1,4 @@
-"""Attached models on the Hugging Face hub, or in a folder laid out like one of its repositories."""
+"""Attached models on the Hugging Face hub, or in a local folder with the same layout."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Any
 
 from torch import nn
 
-from loope.core.errors import LoopeError
+from loope.core.errors import MissingPackageError
 from loope.surgery.checkpoint import load, save
 
 try:
     from huggingface_hub import ModelHubMixin, hf_hub_download
 except ImportError:
-    raise LoopeError("The hub needs huggingface_hub: pip install huggingface_hub.") from None
+    raise MissingPackageError("The hub needs huggingface_hub: pip install huggingface_hub.") from None
 
 FILE = "model.safetensors"
 
 
 class HubModel(nn.Module, ModelHubMixin, library_name="loope", tags=["positional-encoding"]):
-    """Gives an attached model `save_pretrained`, `push_to_hub` and `from_pretrained`.
+    """Add `save_pretrained`, `push_to_hub` and `from_pretrained` to an attached model.
 
     Examples:
         `HubModel(model).push_to_hub("me/vit-with-loope")`, then `HubModel.from_pretrained("me/vit-with-loope").model`.
@@ -31,7 +31,6 @@ class HubModel(nn.Module, ModelHubMixin, library_name="loope", tags=["positional
         self.model_args = model_args
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the model gives."""
         return self.model(*args, **kwargs)
 
     def _save_pretrained(self, save_directory: Path) -> None:

@@ -1,4 +1,4 @@
-"""Methods of the model that must know of the attachment: weight decay, layer decay, input size."""
+"""Overrides of timm model methods that must include the attachment: weight decay, layer decay, input size."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ PREFIX = "loope."
 
 
 class Override:
-    """In place of a method of one model; the model's own is asked first."""
+    """Replaces a method of one model instance."""
 
     def __init__(self, model: nn.Module):
         self.model = model
 
     def own(self, name: str) -> Callable[..., Any]:
-        """The method as the model's class has it."""
+        """Return the method of the model's class."""
         method: Callable[..., Any] = getattr(type(self.model), name).__get__(self.model)
         return method
 
 
 class NoWeightDecay(Override):
-    """The names of parameters that do not decay, ours included."""
+    """Adds the attachment's parameters to those without weight decay."""
 
     def __call__(self) -> set[str]:
-        """Asked by timm's optimizer factory."""
+        """Return the names for timm's optimizer factory."""
         attachment, names = required_attachment(self.model), set(self.own("no_weight_decay")())
         for number in range(len(attachment.branches)):
             for place, encoder in enumerate(attachment.encoders_of(number)):
@@ -40,10 +40,10 @@ class NoWeightDecay(Override):
 
 
 class GroupMatcher(Override):
-    """Layer decay: encoders belong to the stem, where positions enter."""
+    """Assigns the encoders to the stem for timm's layer decay."""
 
     def __call__(self, coarse: bool = False) -> Any:
-        """Asked by timm's layer decay; a dictionary of patterns or a function, as the model's own is."""
+        """Return a dictionary of patterns or a function, whichever the model uses."""
         own = self.own("group_matcher")(coarse=coarse)
         if callable(own):
             return lambda name: 0 if name.startswith(PREFIX) else own(name)
@@ -54,10 +54,10 @@ class GroupMatcher(Override):
 
 
 class SetInputSize(Override):
-    """timm's way to another resolution; the encoders come along."""
+    """Resizes the encoders along with the model."""
 
     def __call__(self, img_size: Any = None, patch_size: Any = None) -> None:
-        """Change the image size; the patch size stays while something is attached."""
+        """Change the image size; the patch size cannot change while encoders are attached."""
         from loope.surgery.attach import resize
 
         side = required_attachment(self.model).branches[0].patch_size
@@ -77,14 +77,14 @@ OVERRIDES: dict[str, type[Override]] = {
 
 
 def override_methods(model: nn.Module) -> None:
-    """Put the overrides in place of those methods that the model has."""
+    """Override those methods that the model has."""
     for name, override in OVERRIDES.items():
         if hasattr(type(model), name):
             setattr(model, name, override(model))
 
 
 def restore_methods(model: nn.Module) -> None:
-    """Let the model's own methods through again."""
+    """Remove the overrides."""
     for name in OVERRIDES:
         if isinstance(model.__dict__.get(name), Override):
             delattr(model, name)

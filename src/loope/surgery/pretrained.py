@@ -1,4 +1,4 @@
-"""Folders that transformers' `save_pretrained` or `Trainer` wrote from an attached model."""
+"""Load folders that transformers' `save_pretrained` or `Trainer` wrote from an attached model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from loope.core.errors import LoopeError, require
 from loope.core.grid import as_grid
 from loope.surgery import rehearsal, specs
-from loope.surgery.adapters import made_by_transformers
+from loope.surgery.adapters.transformers import HuggingFaceAdapter, with_weights
 from loope.surgery.attach import attach, resize
 from loope.surgery.state import OURS, as_if_detached, sole_attachment
 
@@ -22,13 +22,12 @@ PEFT_CONFIG = "adapter_config.json"
 
 
 def load_folder(folder: Path) -> nn.Module:
-    """Build the model that the folder describes, attach the encoders that its weights name, and load them.
+    """Build the folder's model, attach the encoders named in its weights, and load them.
 
-    transformers writes weights under names of its own, so that its `from_pretrained` reads them here; the encoders'
-    weights keep their names.
+    transformers renames weights in its files, so its `from_pretrained` reads them; encoders' weights keep their names.
 
     Raises:
-        LoopeError: if the folder is not such a folder, is damaged, or its model has nothing attached.
+        LoopeError: if the folder was not written by transformers, is damaged, or its model has nothing attached.
     """
     require(
         not (folder / PEFT_CONFIG).is_file(),
@@ -47,7 +46,7 @@ def load_folder(folder: Path) -> nn.Module:
     config = json.loads((folder / CONFIG).read_text())
     how: dict[str, Any] = dict(specs.from_bytes(state[SPEC]))
     size = as_grid(config["image_size"], "image_size")
-    config["image_size"] = how.get("own_size", list(size))  # older files do not say it
+    config["image_size"] = how.get("own_size", list(size))  # missing in older files
     architecture = (config.get("architectures") or ["none"])[0]
 
     def add(model: nn.Module) -> None:
@@ -55,12 +54,12 @@ def load_folder(folder: Path) -> nn.Module:
         sole_attachment(model).host.note = None  # its weights come from the folder
         resize(model, size)
 
-    # A configuration of a few hundred bytes can name a model of gigabytes.
+    # A configuration of a few hundred bytes can describe a model of gigabytes.
     rehearsal.require_modest({"config": config, "attach": how}, len(state))
     shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
     about = {"class": architecture, "config": config}
-    rehearsal.build_bounded(partial(made_by_transformers.build, about), add, size, shapes)
-    model = made_by_transformers.with_weights(architecture, config, as_if_detached(state))
+    rehearsal.build_bounded(partial(HuggingFaceAdapter.build, about), add, size, shapes)
+    model = with_weights(architecture, config, as_if_detached(state))
     add(model)
     model.loope.load_state_dict({key.removeprefix(OURS): state[key] for key in state if key.startswith(OURS)})  # type: ignore[union-attr]
     return model.eval()

@@ -1,8 +1,8 @@
-"""Building a model from a stranger's file without spending memory: on `meta`, within bounds, compared with the file.
+"""Check that an untrusted file holds the model it describes, before allocating memory for it.
 
-A recipe of a few hundred bytes can name a model of gigabytes. The safetensors header says which tensors the file really
-has, so a model is built for real only once a rehearsal on torch's `meta` device, which allocates nothing, has given
-exactly those. The rehearsal stops as soon as it makes clearly more than the file holds.
+A recipe of a few hundred bytes can describe a model of gigabytes. The safetensors header lists the tensors a file
+really has. So a model is first built on torch's `meta` device, which allocates nothing, and only built for real if it
+has exactly those tensors. The rehearsal stops as soon as it makes clearly more than the file holds.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from loope.core.limits import MOST_PATCHES
 from loope.surgery.adapters.base import adapter_for
 from loope.surgery.state import HINT, OURS
 
-MOST_NUMBER = 2**16  # of whole numbers in a recipe: widths, depths, classes, pixels
-MOST_TENSORS = 2048  # of a file; the largest vision transformers have about a thousand
+MOST_NUMBER = 2**16  # largest integer in a recipe: widths, depths, classes, pixels
+MOST_TENSORS = 2048  # in a file; the largest vision transformers have about a thousand
 MOST_ENCODERS = 16
-MOST_STRANGE = 64  # parameters made on the way and not kept, such as the classifier of a backbone
-SPARE = 2**20  # numbers that any file may need beyond its own
-EXTRA_STATE = f"{OURS}_extra_state"  # its length follows from how the recipe is written
+MOST_STRANGE = 64  # temporary parameters, such as the dropped classifier of a backbone
+SPARE = 2**20  # elements allowed beyond those of the file
+EXTRA_STATE = f"{OURS}_extra_state"  # its length depends on how the recipe is written
 OPTIONAL = {EXTRA_STATE, f"{OURS}{HINT}"}  # older files do not have the latter
 FILLING = {
     getattr(torch.Tensor, f"{name}_") for name in ["uniform", "normal", "erfinv", "mul", "add", "clamp", "fill", "zero"]
@@ -44,12 +44,12 @@ Shape = tuple[int, ...]
 
 
 def require_modest(recipe: Any, tensors: int, most: int = MOST_NUMBER) -> None:
-    """Check a recipe before anything is built from it.
+    """Check the size of a recipe before building anything from it.
 
     Args:
         recipe: plain data.
-        tensors: how many the file has: no model has more blocks than that.
-        most: the largest whole number that may be in it.
+        tensors: number of tensors in the file, which bounds the number of blocks.
+        most: the largest integer allowed.
 
     Raises:
         LoopeError: if a number is larger than any model needs, or the file has more tensors than any model.
@@ -71,7 +71,7 @@ def rehearse(
     """Build a model on `meta` and compare it with a file; the arguments are those of `build_bounded`.
 
     Raises:
-        LoopeError: if the model would not have exactly the file's tensors; as soon as that is clear.
+        LoopeError: if the model would not have exactly the file's tensors.
     """
     model = build_bounded(build, add, size, shapes)
     made = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
@@ -90,13 +90,13 @@ def build_bounded(
     """Build a model on `meta` that is not clearly larger than a file.
 
     Args:
-        build: makes the model.
+        build: builds the model.
         add: attaches the encoders to it, for images of `size`.
         size: (height, width) of the images in pixels.
-        shapes: of the file's tensors, by name.
+        shapes: shapes of the file's tensors, by name.
 
     Raises:
-        LoopeError: as soon as the model has more than the file holds.
+        LoopeError: as soon as the model has more elements than the file.
     """
     held = sum(map(math.prod, shapes.values()))
     with _counted(shapes, 2 * held + 4 * SPARE):
@@ -110,16 +110,16 @@ def build_bounded(
                     grid.size <= MOST_PATCHES and grid.size * branch.dim <= held + SPARE,
                     f"The file has {held:,} numbers, but describes a model for a grid of {grid} patches.",
                 )
-        with _BoundedFactories(held + SPARE):  # encoders are made on the CPU, then moved to `meta`
+        with _BoundedFactories(held + SPARE):  # encoders are created on the CPU, then moved to `meta`
             add(model)
     return model
 
 
 @contextmanager
 def _counted(shapes: Mapping[str, Shape], most: int) -> Iterator[None]:
-    """Raise `LoopeError` from within a module's constructor once it makes what the file does not hold."""
+    """Raise `LoopeError` inside a module's constructor once it registers more than the file holds."""
     left = Counter(shapes.values())
-    seen: dict[int, torch.Tensor] = {}  # kept, so that no number is given to another
+    seen: dict[int, torch.Tensor] = {}  # kept alive, so that no id is reused
     strange = total = 0
     thread = threading.get_ident()  # the hooks are called for modules of every thread
 
@@ -144,7 +144,7 @@ def _counted(shapes: Mapping[str, Shape], most: int) -> Iterator[None]:
 
 
 class _Unfilled(TorchFunctionMode):
-    """Does not compute initial values of tensors on `meta`, which have none: building is four times as fast."""
+    """Skips initialization of `meta` tensors, which makes building four times as fast."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in FILLING and args[0].is_meta:
@@ -153,7 +153,7 @@ class _Unfilled(TorchFunctionMode):
 
 
 class _BoundedFactories(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Refuses to make tensors with more than `most` numbers out of nothing, before they are allocated."""
+    """Refuses to create tensors of more than `most` elements, before they are allocated."""
 
     def __init__(self, most: int):
         super().__init__()  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""What `attach` did to a model."""
+"""The report of what `attach` changed in a model."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from loope.surgery.state import Attachment, sole_attachment
-from loope.surgery.wrappers import unwrapped
+from loope.surgery.state import Attachment, sole_attachment, unwrapped
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -16,19 +15,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Report:
-    """What was replaced, added and set aside; `print` or `rich.print` it.
+    """What was added to a model and what is unused; `print` or `rich.print` it.
 
     Attributes:
-        model: the model's class.
+        model: class name of the model.
         encoders: names of the encoders.
         grids: the grid of each branch, as `14x14`.
-        set_aside: names of the model's own parameters that are out of use while attached.
+        set_aside: names of the model's own parameters that are unused while attached.
         parameters_added: number of new parameters.
-        parameters_set_aside: number of parameters out of use.
-        prefix_tokens: class, distillation and register tokens.
-        prefix: how they are treated: "none" or "learned".
-        keep_own: whether the model's own encoding goes on working.
-        notes: what a user should know besides.
+        parameters_set_aside: number of unused parameters.
+        prefix_tokens: number of class, distillation and register tokens.
+        prefix: their positions: "none" or "learned".
+        keep_own: whether the model's own encoding is active.
+        notes: further remarks.
     """
 
     model: str
@@ -43,7 +42,7 @@ class Report:
     notes: list[str]
 
     def rows(self) -> list[tuple[str, str]]:
-        """The report line by line."""
+        """Return the report as (key, value) rows."""
         policy = {"none": "no position", "learned": "a learned vector each"}[self.prefix]
         shown = self.set_aside if len(self.set_aside) < 5 else [*self.set_aside[:3], f"{len(self.set_aside) - 3} more"]
         own = "kept, encoders add to it" if self.keep_own else ", ".join(shown) or "the model has none"
@@ -70,7 +69,7 @@ class Report:
         return table
 
 
-# Nothing in a model tells whether it is pretrained, so these say "if". One is given whenever the output changes.
+# A model does not record whether it is pretrained, hence "if". One of these is given whenever the output changes.
 SET_ASIDE = (
     "if the model is pretrained: near chance until fine-tuned, for its weights expect the encoding that was set aside; "
     "fine-tune it, or start from its own table with 'learned' and init='own'"
@@ -82,7 +81,7 @@ KEPT = (
 
 
 def report(model: nn.Module) -> Report:
-    """Say what `attach` did to a model.
+    """Return what `attach` changed in a model.
 
     Raises:
         LoopeError: if nothing is attached.
@@ -112,14 +111,14 @@ def report(model: nn.Module) -> Report:
 
 
 def start_note(attachment: Attachment, init: str | None) -> str | None:
-    """What to say of a model whose encoder starts from `init`, if its output changes."""
+    """Return a note if the model's output changes; `init` is how its encoder was initialized."""
     if _starts_as_it_was(attachment, init):
         return None
     return SET_ASIDE if attachment.host.taken else KEPT
 
 
 def _starts_as_it_was(attachment: Attachment, init: str | None) -> bool:
-    """Whether the model gives what it gave before: all that was set aside are tables that were copied whole."""
+    """Return whether the output is unchanged: every unused part is a table that was copied completely."""
     copied = all(slot is branch.table for branch, slot, _ in attachment.host.taken.values())
     whole = attachment.spec["prefix"] == "learned" or not any(branch.table_prefix for branch in attachment.branches)
     return init == "own" and not attachment.spec["keep_own"] and copied and whole

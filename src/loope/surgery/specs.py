@@ -1,4 +1,4 @@
-"""How something was attached, as plain data: it goes into checkpoints and rebuilds the attachment from them."""
+"""The arguments of `attach` as plain data, stored in checkpoints to rebuild the attachment."""
 
 from __future__ import annotations
 
@@ -21,12 +21,16 @@ class Spec(TypedDict):
 
 
 def names(spec: Spec) -> str:
-    """The encoders' names, for messages."""
+    """Return the encoders' names, for messages."""
     return " + ".join(repr(name) for name, _ in spec["encoders"])
 
 
 def require_same(ours: Spec, theirs: Spec) -> None:
-    """Raise `LoopeError`, naming both, unless a checkpoint was saved with what is attached."""
+    """Check that a checkpoint was saved with the encoders that are attached.
+
+    Raises:
+        LoopeError: naming both.
+    """
     require(
         names(ours) == names(theirs),
         f"The model has {names(ours)} attached, but the checkpoint was saved with {names(theirs)}; attach "
@@ -40,24 +44,24 @@ def require_same(ours: Spec, theirs: Spec) -> None:
 
 
 def to_json(spec: Any) -> str:
-    """A spec as JSON; tensors and orders among the options are written out."""
+    """Convert a spec to JSON; tensors and orders among the options are included."""
     return json.dumps(spec, default=_plain, sort_keys=True)
 
 
 def from_json(text: str) -> Spec:
-    """A spec from its JSON."""
+    """Read a spec from JSON."""
     spec: Spec = json.loads(text, object_hook=_rich)
     spec["encoders"] = [(name, options) for name, options in spec["encoders"]]
     return spec
 
 
 def to_bytes(spec: Any) -> Tensor:
-    """`(n,)` uint8: the JSON's bytes, so that every state dict and safetensors file can hold it."""
+    """Return the JSON as `(n,)` uint8, which state dicts and safetensors files can hold."""
     return torch.tensor(list(to_json(spec).encode()), dtype=torch.uint8)
 
 
 def from_bytes(data: Tensor) -> Spec:
-    """A spec from its bytes."""
+    """Read a spec from the bytes of `to_bytes`."""
     return from_json(bytes(data.tolist()).decode())
 
 

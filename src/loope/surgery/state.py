@@ -1,7 +1,8 @@
-"""The part of an attached model that is ours: encoders, learned prefix vectors, and what was set aside."""
+"""The attachment in a model: encoders, learned prefix vectors, and the model's own encoding while it is unused."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -12,31 +13,31 @@ from torch.nn import functional as F
 from loope.core.errors import LoopeError, require, told
 from loope.core.grid import Grid
 from loope.encoders import PositionalEncoder
-from loope.surgery import slots, specs
+from loope.surgery import specs
 from loope.surgery.adapters.base import Branch
 from loope.surgery.hooks import AddToPatches, AddToPrefix, Attend, MixAfterBlock, Position, remove_hooks
-from loope.surgery.host import Host, fit_table, zeros_for
+from loope.surgery.host import Host, fit_table, give_back, keep, take, zeros_for
 
 T = TypeVar("T")
-# How the names of our weights begin, and among them those of the model's own encoding.
+# Prefixes of the names of our weights, and of the model's own encoding among them.
 OURS, OWN = "loope.", "loope.own."
-# An empty buffer whose name is a message: torch lists it among the unexpected keys when a state dict with an encoder in
-# it is loaded into a model without one, and nothing else of ours has a say there.
+# An empty buffer whose name is a message: torch lists it among the unexpected keys when a state dict with encoders is
+# loaded into a model without them, where no other code of ours runs.
 HINT = "read_with_loope_load_or_call_loope_attach_first"
 
 
 class Attachment(nn.Module):
-    """Sits in the model as `model.loope`; how it was attached travels in the state dict as bytes.
+    """The module `model.loope`; its state dict includes how it was attached, as bytes.
 
     Args:
-        host: the model that it is attached to.
+        host: the model.
         encoders: the encoders of each branch.
-        spec: how it was attached, for checkpoints.
+        spec: the arguments of `attach`, for checkpoints.
     """
 
     def __init__(self, host: Host, encoders: Sequence[Sequence[PositionalEncoder]], spec: specs.Spec):
         super().__init__()
-        self.host = host  # a plain attribute: the model's modules are not registered here a second time
+        self.host = host  # a plain attribute, so that the model's modules are not registered twice
         self.baked = False
         self.encoders = nn.ModuleList(nn.ModuleList(each) for each in encoders)
         self.prefixes = nn.ParameterDict()
@@ -46,35 +47,35 @@ class Attachment(nn.Module):
 
     @property
     def branches(self) -> list[Branch]:
-        """The model's sequences of patch tokens."""
+        """Return the model's sequences of patch tokens."""
         return self.host.branches
 
     @property
     def own_size(self) -> Grid:
-        """The size of images, in pixels, that the model's own encoding is for."""
+        """Return the image size in pixels that the model's own encoding is for."""
         branch = self.branches[0]
         own = branch.grid if self.spec["keep_own"] else self.host.own_grids[0]
         return Grid(own.height * branch.patch_size, own.width * branch.patch_size)
 
     @property
     def acting(self) -> Attachment:
-        """Itself; wrappers that pass attributes on give the attachment that acts."""
+        """Return itself; wrappers that forward attributes return the active attachment."""
         return self
 
     def encoders_of(self, number: int, hook: str | None = None) -> list[PositionalEncoder]:
-        """The encoders of a branch, or those of them that implement a hook."""
+        """Return the encoders of a branch, or those that implement a hook."""
         encoders: list[PositionalEncoder] = list(self.encoders[number])  # type: ignore[call-overload]
         return encoders if hook is None else [encoder for encoder in encoders if hook in encoder.hooks()]
 
     def forward(self, step: str, number: int, *args: Any) -> Any:
-        """Take one of the steps below for a branch.
+        """Run one of the methods below for a branch.
 
-        The model's hooks call the module, not the step, so that a wrapper around the module decides which one acts.
+        Hooks call the module instead of the method, so that a wrapper such as PEFT's can choose the active one.
         """
         return getattr(self, step)(number, *args)
 
     def add_to_patches(self, number: int, tokens: Tensor, images: Tensor, grid: Grid) -> Tensor:
-        """Add what the additive encoders make of the images to `tokens` `(B, N, D)` or `(B, h, w, D)`."""
+        """Add the additive encoders' output to `tokens` `(B, N, D)` or `(B, h, w, D)`."""
         encoders, side = self.encoders_of(number, "embed"), self.branches[number].patch_size
         missing = [grid[axis] * side - images.shape[axis - 2] for axis in (0, 1)]
         if encoders and any(missing):
@@ -89,14 +90,14 @@ class Attachment(nn.Module):
         return prefix + vectors
 
     def mix(self, number: int, patches: Tensor, grid: Grid, layer: int) -> Tensor:
-        """Let the conditional encoders transform the patch tokens `(B, N, D)` after a block."""
+        """Apply the conditional encoders to the patch tokens `(B, N, D)` after a block."""
         for encoder in self.encoders_of(number, "mix"):
             if encoder.mixes_after(layer):
                 patches = encoder.mix(patches, grid, layer)
         return patches
 
     def bias(self, number: int, q: Tensor, grid: Grid, layer: int) -> Tensor:
-        """The sum of the biases for queries `(B, heads, N, d)` of patches."""
+        """Return the sum of the biases for queries `(B, heads, N, d)` of patches."""
         first, *others = self.encoders_of(number, "bias")
         total = first.bias(q, grid, layer)
         for encoder in others:
@@ -110,27 +111,27 @@ class Attachment(nn.Module):
         return q, k
 
     def set_aside(self) -> None:
-        """Move the model's own encoding here, where nothing uses it; a table leaves zeros in its place."""
+        """Move the model's own encoding to `self.own`, where it is unused; zeros replace a table."""
         names = {module: name for name, module in self.host.adapter.model.named_modules()}
         for branch in self.branches:
             for slot in branch.slots:
                 if slot.value is None:
                     continue
-                # The slot's name in the model, with slashes: a parameter's name may have no dots.
+                # The slot's name in the model, with slashes: names of parameters must not contain dots.
                 key = "/".join((*names[slot.module].split("."), slot.attribute)).lstrip("/")
-                value, taken = slots.take(slot, zeros_for(branch) if slot is branch.table else None)
-                slots.keep(self.own, key, value, taken)
+                value, taken = take(slot, zeros_for(branch) if slot is branch.table else None)
+                keep(self.own, key, value, taken)
                 self.host.taken[key] = (branch, slot, taken)
 
     def restore(self) -> None:
-        """Put it back, resampled if the model has another size now."""
+        """Move the model's own encoding back, resampled if the model was resized."""
         host = self.host
         old = dict(zip(map(id, self.branches), host.own_grids, strict=True))
-        # Last taken, first given back: each remembers the siblings that were there when it was taken.
+        # In reverse: each slot recorded the siblings that were present when it was taken.
         for key, (branch, slot, taken) in reversed(host.taken.items()):
             value = getattr(self.own, key)
             delattr(self.own, key)
-            slots.give_back(slot, value, taken)
+            give_back(slot, value, taken)
             if slot is branch.table:
                 fit_table(branch, old[id(branch)])
         host.taken.clear()
@@ -138,7 +139,7 @@ class Attachment(nn.Module):
             host.adapter.set_geometry(self.branches[0].pixels)
 
     def wire(self) -> None:
-        """Put the hooks into the model."""
+        """Register the hooks in the model."""
         host = self.host
         for number, branch in enumerate(self.branches):
             branch.patch_embed.register_forward_hook(AddToPatches(host, number), prepend=True)
@@ -153,51 +154,51 @@ class Attachment(nn.Module):
                     attention.forward = Attend(attention, Position(host, number, layer, rotates, biases))
 
     def unwire(self) -> None:
-        """Take them out again."""
+        """Remove the hooks from the model."""
         for module in self.host.adapter.model.modules():
             remove_hooks(module)
 
     def fit(self, grids: Sequence[Grid]) -> None:
-        """Move the encoders to other grids."""
+        """Resize the encoders of each branch."""
         for number, grid in enumerate(grids):
             for encoder in self.encoders_of(number):
                 encoder.resize(grid)
 
     def get_extra_state(self) -> Tensor:
-        """How it was attached, as bytes: part of every state dict, but no buffer that averaging could blur."""
+        """Return the spec as bytes: part of every state dict, but not a buffer that weight averaging would change."""
         return specs.to_bytes({**self.spec, "own_size": list(self.own_size)})
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Refuse a checkpoint of another attachment, by name."""
+        """Check that the checkpoint is of the same attachment."""
         specs.require_same(self.spec, specs.from_bytes(state))
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        state_dict.setdefault(prefix + HINT, getattr(self, HINT))  # older files do not have it
+        state_dict.setdefault(prefix + HINT, getattr(self, HINT))  # missing in older files
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 
 def as_if_detached(named: dict[str, T]) -> dict[str, T]:
-    """A state dict, or what else goes by its names, with what was set aside at its old place and nothing of ours."""
+    """Rename the entries of a state dict as if detached: the own encoding at its old place, nothing of ours."""
     back = {name.removeprefix(OWN).replace("/", ".") if name.startswith(OWN) else name: named[name] for name in named}
     return {name: value for name, value in back.items() if not name.startswith(OURS)}
 
 
 def attachment_of(model: nn.Module) -> Attachment | None:
-    """The attachment that acts in the model, if it has one; not that of a model inside it."""
+    """Return the model's active attachment, or None; attachments of submodules do not count."""
     found = getattr(model._modules.get("loope"), "acting", None)
     return found if isinstance(found, Attachment) else None
 
 
 def all_attachments(model: nn.Module) -> list[Attachment]:
-    """The model's attachment, and the copies of it that a wrapper in its place keeps."""
+    """Return the model's attachment and the copies of it that a wrapper keeps."""
     return [module for module in model.loope.modules() if isinstance(module, Attachment)]  # type: ignore[union-attr]
 
 
 def required_attachment(model: nn.Module) -> Attachment:
-    """The attachment that acts in the model.
+    """Return the model's active attachment.
 
     Raises:
-        LoopeError: if it has none.
+        LoopeError: if nothing is attached.
     """
     require(isinstance(model, nn.Module), f"Expected a model (torch.nn.Module), got {told(model)}.")
     found = attachment_of(model)
@@ -213,10 +214,10 @@ def required_attachment(model: nn.Module) -> Attachment:
 
 
 def sole_attachment(model: nn.Module) -> Attachment:
-    """The attachment of a model in which no other library has put something in its place.
+    """Return the attachment of a model where no other library has wrapped it.
 
     Raises:
-        LoopeError: if there is none, or a wrapper such as PEFT's is there.
+        LoopeError: if nothing is attached, or a wrapper such as PEFT's replaces the attachment.
     """
     found = required_attachment(model)
     require(
@@ -225,3 +226,31 @@ def sole_attachment(model: nn.Module) -> Attachment:
         "`model = peft_model.merge_and_unload()`.",
     )
     return found
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """Return the model inside DistributedDataParallel, DataParallel and torch.compile."""
+    dynamo = sys.modules.get("torch._dynamo.eval_frame")  # importing it takes seconds
+    compiled = () if dynamo is None else (dynamo.OptimizedModule,)
+    while True:
+        if isinstance(model, (nn.parallel.DistributedDataParallel, nn.DataParallel)):
+            model = model.module
+        elif isinstance(model, compiled):
+            model = model._orig_mod
+        else:
+            return model
+
+
+def require_merged(model: nn.Module) -> None:
+    """Check that the model has no PEFT modules, which a file could not rebuild.
+
+    Raises:
+        LoopeError: if it has.
+    """
+    require(isinstance(model, nn.Module), f"Expected a model (torch.nn.Module), got {told(model)}.")
+    strange = next((each for each in model.modules() if type(each).__module__.startswith("peft.")), None)
+    require(
+        strange is None,
+        f"Expected a model without PEFT's modules, found a {type(strange).__name__}: merge them with `merged = "
+        "peft_model.merge_and_unload()` and save `merged`, or save the adapter alone with PEFT's save_pretrained.",
+    )

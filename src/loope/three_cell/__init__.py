@@ -1,4 +1,4 @@
-"""Three-Cell, the position probe: data set, sampling, questions, rendering, export."""
+"""Three-Cell, a position probe: dataset, sampling, questions, rendering, export."""
 
 from loope.three_cell.dataset import ThreeCell
 

@@ -1,6 +1,6 @@
-"""Batches of Three-Cell, made on the device: what travels there is six numbers an image, once.
+"""Batches of Three-Cell rendered on the device, from six numbers per image.
 
-No worker processes: drawing an image costs about as much as clearing its memory, less than a worker's copy of it.
+No worker processes: rendering an image costs about as much as clearing its memory, less than copying it from a worker.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from loope.three_cell.rendering import render
 if TYPE_CHECKING:
     from loope.three_cell.dataset import ThreeCell
 
-DRAWN_AT_ONCE = 4096  # samples of a stream: enough to make the cost of a call small
+DRAWN_AT_ONCE = 4096  # samples of a stream, enough to amortize a call
 
 
 class Batches:
-    """A loader: each pass yields all samples of a data set as (images, labels) on the device.
+    """A loader that yields all samples of a dataset as (images, labels) on the device.
 
     Attributes:
-        epoch: how many passes were begun; it decides the order of a shuffled pass. Set it to go on where a run stopped.
+        epoch: number of passes started, which determines the shuffled order. Set it to resume a run.
     """
 
     def __init__(self, data: ThreeCell, batch_size: int, device: Any, shuffle: bool, drop_last: bool):
@@ -44,7 +44,7 @@ class Batches:
         return whole + (rest > 0 and not self.drop_last)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """`(B, 3, H, W)` float32 images in 0..1 and `(B, 6)` int64 labels."""
+        """Yield `(B, 3, H, W)` float32 images in 0..1 and `(B, 6)` int64 labels."""
         order = torch.arange(len(self.data))
         if self.shuffle:
             order = torch.randperm(len(self.data), generator=self.data.recipe.generator("shuffle", self.epoch))
@@ -56,7 +56,7 @@ class Batches:
 
 
 class Stream(IterableDataset[tuple[Tensor, Tensor]]):
-    """Endless fresh samples. Each pass over it starts from the seed again; see `ThreeCell.stream`."""
+    """An endless stream of new samples; each iteration restarts from the seed. See `ThreeCell.stream`."""
 
     def __init__(self, recipe: Recipe, cell: int, rank: int):
         self.recipe = recipe
@@ -65,22 +65,22 @@ class Stream(IterableDataset[tuple[Tensor, Tensor]]):
         self.rank = rank
 
     def cells(self) -> Iterator[Tensor]:
-        """Endless `(4096, 3, 2)` int64 cells: the samples, before they are drawn."""
-        worker = get_worker_info()  # each worker of a DataLoader draws samples of its own
+        """Yield `(4096, 3, 2)` int64 cells endlessly: the samples before rendering."""
+        worker = get_worker_info()  # each worker of a DataLoader draws different samples
         random = self.recipe.generator("stream", self.rank, worker.id if worker else 0)
         while True:
             yield self.recipe.draw(DRAWN_AT_ONCE, random)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Endless images, `(3, H, W)` float32 in 0..1, with labels, `(6,)` int64."""
+        """Yield images, `(3, H, W)` float32 in 0..1, and labels, `(6,)` int64, endlessly."""
         for cells in self.cells():
             for one, label in zip(cells, answer(cells, self.grid), strict=True):
                 yield render(one[None], self.grid, self.cell)[0], label
 
     def batches(self, batch_size: int = 64, device: Any = None) -> Iterator[tuple[Tensor, Tensor]]:
-        """Endless batches made on `device`: `(B, 3, H, W)` float32 images and `(B, 6)` int64 labels.
+        """Yield batches on `device` endlessly: `(B, 3, H, W)` float32 images and `(B, 6)` int64 labels.
 
-        The samples are those of `iter(stream)`, in the same sequence, whatever the size of a batch.
+        The samples are those of `iter(stream)` in the same order, for any batch size.
         """
         batch_size = as_size(batch_size, "batch_size")
         waiting = torch.empty(0, 3, 2, dtype=torch.int64, device=device)

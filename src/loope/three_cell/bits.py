@@ -1,4 +1,4 @@
-"""What the six bits of a Three-Cell label mean: for the data set, which writes them, and the score, which reads them.
+"""The six bits of a Three-Cell label, shared by the dataset and the metric.
 
 Distance and area take two bits each because equality is a third outcome: 10 is more, 01 is less, 00 is equal.
 """
@@ -14,7 +14,7 @@ BITS = ("distance_longer", "distance_shorter", "counterclockwise", "area_larger"
 TASKS: dict[str, tuple[int, ...]] = {"distance": (0, 1), "orientation": (2,), "area": (3, 4), "vector_sum": (5,)}
 COLOURS = ("red", "green", "blue")
 
-# What each answer is, for people.
+# Each answer in words.
 WORDS: dict[str, dict[tuple[int, ...], str]] = {
     "distance": {(1, 0): "RG is longer than RB", (0, 1): "RG is shorter than RB", (0, 0): "RG is as long as RB"},
     "orientation": {(1,): "R, G, B run counterclockwise", (0,): "R, G, B run clockwise"},
@@ -28,7 +28,7 @@ WORDS: dict[str, dict[tuple[int, ...], str]] = {
 
 
 def by_task(per_bit: Sequence[Any]) -> dict[str, Any]:
-    """Scores of the four sub-tasks, each the mean over its bits, and their `average`, from a score for each bit.
+    """Average per-bit scores by sub-task, and over the four sub-tasks as `average`.
 
     Args:
         per_bit: six numbers or tensors.
@@ -42,7 +42,7 @@ def by_task(per_bit: Sequence[Any]) -> dict[str, Any]:
 
 
 def in_words(label: Sequence[int]) -> dict[str, str]:
-    """The answer to each question, for people.
+    """Return the answer to each question in words.
 
     Args:
         label: six bits.
@@ -52,7 +52,7 @@ def in_words(label: Sequence[int]) -> dict[str, str]:
         'the shadow of RG is smaller'
 
     Raises:
-        LoopeError: if it is no label: not six bits, or both longer and shorter.
+        LoopeError: if the label is invalid: not six bits, or both longer and shorter.
     """
     bits = [int(bit) for bit in label]
     try:

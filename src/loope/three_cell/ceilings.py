@@ -1,4 +1,4 @@
-"""What can be scored on Three-Cell by a model that does not see all of where the cells are."""
+"""The best possible Three-Cell scores of models with incomplete knowledge of positions."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from loope.three_cell.sampling import count_triples, require_triples
 
 
 class Ceilings(NamedTuple):
-    """The best possible scores by sub-task, over all triples as the exact sampler weighs them.
+    """The best possible scores by sub-task, over all triples weighted as by the exact sampler.
 
     Attributes:
-        constant: one answer to everything, as a transformer without positions gives.
-        relative: the best answer to each shape, that is with RG and RB known and red's own place unknown.
+        constant: the best constant answer, as of a transformer without positions.
+        relative: the best answer given RG and RB, but not the position of red.
     """
 
     constant: dict[str, float]
@@ -27,7 +27,7 @@ class Ceilings(NamedTuple):
 
 
 def ceilings(grid: Grid) -> Ceilings:
-    """Count over all triples of a grid; some seconds at 14x14, and growing with the cube of the number of cells.
+    """Compute the ceilings of a grid by enumerating all triples; takes seconds at 14x14, cubic in the number of cells.
 
     Examples:
         >>> best = ceilings(Grid(3, 3))
@@ -43,7 +43,7 @@ def ceilings(grid: Grid) -> Ceilings:
         triples = _triples_of(red, grid)
         shape = _number(triples[:, 1:] - red + torch.tensor(grid) - 1, rows, columns)
         total += shape.bincount(minlength=len(total))
-        # Translation does not change the distances: a shape is of one case.
+        # Translation does not change distances, so all placements of a shape have the same case.
         case[shape] = compare_distances(triples).sign()
         for bit, answers in enumerate(answer(triples, grid).T):
             yes[bit] += shape[answers == 1].bincount(minlength=len(total))
@@ -51,7 +51,7 @@ def ceilings(grid: Grid) -> Ceilings:
     constant, relative = torch.zeros(len(BITS), dtype=torch.float64), torch.zeros(len(BITS), dtype=torch.float64)
     for which in (-1, 0, 1):
         ours = case == which
-        weight = 1 / (3 * total[ours].sum().double())  # each case has a third of the whole
+        weight = 1 / (3 * total[ours].sum().double())  # each case has weight 1/3
         relative += torch.maximum(yes, total - yes)[:, ours].sum(1) * weight
         constant += yes[:, ours].sum(1) * weight
     constant = torch.maximum(constant, 1 - constant)
@@ -59,19 +59,19 @@ def ceilings(grid: Grid) -> Ceilings:
 
 
 def ceiling_if_alike(grid: Grid, looks: Tensor) -> dict[str, float]:
-    """The best possible scores by sub-task if some cells look the same, weighed as by `ceilings`.
+    """Return the best possible scores by sub-task if some cells look the same, weighted as by `ceilings`.
 
     Args:
-        grid: of the cells.
-        looks: `(N,)` integers, one for each cell in raster order; cells with the same number cannot be told apart.
+        grid: the grid of cells.
+        looks: `(N,)` integers, one per cell, row-major; cells with equal numbers are indistinguishable.
 
     Examples:
         >>> row, column = Grid(3, 3).coordinates()
-        >>> ceiling_if_alike(Grid(3, 3), row)["orientation"]  # rows do not tell left from right
+        >>> ceiling_if_alike(Grid(3, 3), row)["orientation"]  # rows do not distinguish left and right
         0.5
 
     Raises:
-        LoopeError: if the grid has no valid triples, or there is not one number for each cell.
+        LoopeError: if the grid has no valid triples, or `looks` has another length.
     """
     require_triples(grid)
     require(
@@ -96,7 +96,7 @@ def ceiling_if_alike(grid: Grid, looks: Tensor) -> dict[str, float]:
 
 
 def _triples_of(red: Tensor, grid: Grid) -> Tensor:
-    """`(n, 3, 2)`: all valid triples with this red cell."""
+    """Return all valid triples with this red cell, `(n, 3, 2)`."""
     cells = torch.stack(grid.coordinates(), dim=1)
     green, blue = cells.repeat_interleave(grid.size, 0), cells.repeat(grid.size, 1)
     triples = torch.stack((red.expand_as(green), green, blue), dim=1)
@@ -104,6 +104,6 @@ def _triples_of(red: Tensor, grid: Grid) -> Tensor:
 
 
 def _number(steps: Tensor, rows: int, columns: int) -> Tensor:
-    """`(n,)`: one number for each pair of steps, `(n, 2, 2)` from 0 up."""
+    """Return a unique index per pair of non-negative steps `(n, 2, 2)`: `(n,)`."""
     green, blue = (steps[..., 0] * columns + steps[..., 1]).unbind(1)
     return green * rows * columns + blue

@@ -1,7 +1,7 @@
-"""Three-Cell: three coloured cells, four geometric questions, labels that only position can answer.
+"""Three-Cell: three coloured cells and four geometric questions that only positions can answer.
 
-The definition is the paper's (Sec. "Three-Cell Experiment" and supplementary A.2); docs/three-cell.md says which gaps
-are closed here, and how.
+The definition is the paper's (Sec. "Three-Cell Experiment" and supplementary A.2); docs/three-cell.md documents what
+the paper leaves open.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from loope.three_cell.splits import FRACTIONS
 class ThreeCell(Dataset[tuple[Tensor, Tensor]]):
     """A position probe: images with a red, a green and a blue cell, and six bits about where they are.
 
-    Only coordinates are stored; an image is drawn when it is asked for. The same arguments always give the same data.
+    Only coordinates are stored; images are rendered on access. Equal arguments give equal data.
 
     Args:
-        size: samples of the whole; a split has its share of them.
+        size: number of samples of all splits together.
         grid: side length or (height, width) of the grid of cells.
-        cell: side of a cell in pixels; the patch size of the model.
-        seed: what the samples, and the parts that splits draw from, follow from.
-        split: "train", "val", "test", or None for `size` samples of no split.
+        cell: side of a cell in pixels, the model's patch size.
+        seed: seed of the samples and of the partition into splits.
+        split: "train", "val", "test", or None for all `size` samples.
         sampler: "exact" (each distance case one third, uniform within it) or "paper" (the published procedure).
         fractions: shares of train, val and test.
-        share_configurations: let splits draw from the same configurations instead of parts of their own.
+        share_configurations: let splits share configurations; by default they are disjoint.
 
     Attributes:
         cells: `(n, 3, 2)` int64, row and column of red, green, blue.
         labels: `(n, 6)` int64, 0 or 1; `loope.three_cell.bits.BITS` names the bits.
         grid: the grid of cells.
         cell: side of a cell in pixels.
-        size: samples of the whole, of which this may be a split.
-        recipe: the arguments that decide where cells go.
+        size: number of samples of all splits together.
+        recipe: the arguments that determine the cells.
 
     Examples:
         >>> data = ThreeCell(size=100, grid=(7, 9), cell=4)
@@ -52,8 +52,8 @@ class ThreeCell(Dataset[tuple[Tensor, Tensor]]):
         (torch.Size([3, 28, 36]), [0, 0, 1, 0, 1, 1])
 
     Raises:
-        LoopeError: for a grid without three cells off one line, a size, cell, seed, split or sampler that is none, or
-            shares that do not add up.
+        LoopeError: for a grid without valid triples, an invalid size, cell, seed, split or sampler, or fractions that
+            do not add up to 1.
     """
 
     def __init__(
@@ -79,17 +79,17 @@ class ThreeCell(Dataset[tuple[Tensor, Tensor]]):
         return len(self.cells)
 
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
-        """The image, `(3, h * cell, w * cell)` float32 in 0..1, and its label, `(6,)` int64."""
+        """Return the image, `(3, h * cell, w * cell)` float32 in 0..1, and its label, `(6,)` int64."""
         return self.render(self.cells[index][None])[0], self.labels[index]
 
     def render(self, cells: Tensor, device: Any = None) -> Tensor:
-        """Draw `(B, 3, 2)` cells as `(B, 3, h * cell, w * cell)` float32 images in 0..1, on `device` if given."""
+        """Render `(B, 3, 2)` cells as `(B, 3, h * cell, w * cell)` float32 images in 0..1, on `device` if given."""
         return render(cells, self.grid, self.cell, device)
 
     def batches(
         self, batch_size: int = 64, device: Any = None, *, shuffle: bool = False, drop_last: bool = False
     ) -> Batches:
-        """Batches of images and labels, made on `device`: a loader without worker processes and without copies.
+        """Return a loader of batches rendered on `device`, without worker processes.
 
         Examples:
             >>> data = ThreeCell(size=100, grid=7, cell=2)
@@ -110,9 +110,9 @@ class ThreeCell(Dataset[tuple[Tensor, Tensor]]):
         fractions: Sequence[float] = FRACTIONS,
         rank: int = 0,
     ) -> Stream:
-        """Endless fresh samples; with `split="train"` none that a val or test split of this seed could hold.
+        """Return an endless stream of new samples; with `split="train"`, disjoint from val and test of the same seed.
 
-        In distributed training the processes share the seed, which decides the splits, and differ in `rank`.
+        In distributed training, use the same seed, which determines the splits, and a different `rank` per process.
 
         Examples:
             >>> stream = ThreeCell.stream(seed=1, grid=7, cell=2, split="train")
@@ -125,9 +125,9 @@ class ThreeCell(Dataset[tuple[Tensor, Tensor]]):
         return Stream(recipe, as_size(cell, "cell"), rank)
 
     def majority_rates(self) -> dict[str, float]:
-        """What the best constant answer scores here: for each sub-task, and their average.
+        """Return the accuracy of the best constant answer for each sub-task, and their average.
 
-        A model that cannot see positions gives one answer to every image, and can score no more than this.
+        A model without positions gives the same answer for every image, so it cannot exceed these rates.
 
         Examples:
             >>> {task: round(rate, 3) for task, rate in ThreeCell(seed=0).majority_rates().items()}

@@ -1,4 +1,4 @@
-"""Drawings of Three-Cell: samples with their answers, and how samplers differ."""
+"""Plots of Three-Cell: samples with their answers, and a comparison of samplers."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ PAINT = {"red": "#ff0000", "green": "#00ff00", "blue": "#0000ff"}
 
 
 def samples(cells: Tensor, labels: Tensor, grid: Grid, columns: int = 4) -> Figure:
-    """Images with their answers in words.
+    """Plot images with their answers in words.
 
     Args:
         cells: `(n, 3, 2)` int64: row and column of red, green, blue.
         labels: `(n, 6)`.
-        grid: the cells' grid.
-        columns: images in a row.
+        grid: the grid of cells.
+        columns: images per row.
     """
     figure, axes = panels(len(cells), columns, side=2.5)
     for ax, triple, label in zip(axes, cells.tolist(), labels.tolist(), strict=True):
@@ -34,7 +34,7 @@ def samples(cells: Tensor, labels: Tensor, grid: Grid, columns: int = 4) -> Figu
             picture[row, column, channel] = 1
         ax.imshow(picture.numpy())
         red, green, blue = ((column, row) for row, column in triple)
-        for end in (green, blue):  # the segments that two of the questions are about
+        for end in (green, blue):  # the segments RG and RB
             ax.plot(*zip(red, end, strict=True), color="white", linewidth=0.8, linestyle=":")
         for name, (x, y) in zip(COLOURS, (red, green, blue), strict=True):
             ax.text(
@@ -46,11 +46,11 @@ def samples(cells: Tensor, labels: Tensor, grid: Grid, columns: int = 4) -> Figu
 
 
 def samplers(drawn: Mapping[str, Tensor], grid: Grid) -> Figure:
-    """Where the red and the green cell fall, and how long RG is, for each sampler.
+    """Plot the distribution of red and green cells and of the length of RG for each sampler.
 
     Args:
         drawn: `(n, 3, 2)` int64 cells by the sampler's name.
-        grid: the cells' grid.
+        grid: the grid of cells.
     """
     figure, axes = panels(2 * len(drawn) + 1, 2 * len(drawn) + 1, side=2.4)
     longest = ((grid.height - 1) ** 2 + (grid.width - 1) ** 2) ** 0.5

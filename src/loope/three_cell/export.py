@@ -1,7 +1,7 @@
-"""Three-Cell on disk, for those who do not use loope: images with a table, or one .npz, and a data card.
+"""Export Three-Cell for use without loope: images with a table, or one .npz, and a data card.
 
-Every file is written whole or not at all, and `export.json`, written first, says what the folder is going to hold. So
-an export that was interrupted goes on where it stopped, and a folder never mixes two data sets.
+Files are written atomically, and `export.json`, written first, describes the content of the folder. So an interrupted
+export can be resumed, and a folder never mixes two datasets.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ if TYPE_CHECKING:
 
 FORMATS = ("png", "npz")
 PLAN = "export.json"
-PART = 500  # images drawn at once, and in one part of an unfinished .npz
+PART = 500  # images rendered at once, and per part of an unfinished .npz
 
 
 def export(
     data: ThreeCell, folder: Path, file_format: str = "png", progress: Callable[[float], None] = lambda share: None
 ) -> Path:
-    """Write a data set to a folder, or go on with an export of it that was interrupted.
+    """Write a dataset to a folder, or resume an interrupted export of it.
 
     Args:
-        data: what to write.
-        folder: where to; made if missing.
+        data: the dataset.
+        folder: the target, created if missing.
         file_format: "png" for `images/*.png` and `labels.csv`, "npz" for `three-cell.npz`.
-        progress: told the share that is done, from 0 to 1, as it grows.
+        progress: called with the completed share, from 0 to 1.
 
     Returns:
         The data card, `README.md` in the folder.
 
     Raises:
-        LoopeError: if the folder holds something else, for example an export made with another seed.
+        LoopeError: if the folder has other content, such as an export with another seed.
     """
     one_of("format", file_format, FORMATS)
-    # "missing/.." is an existing folder, though the system says that it is not there; links in a circle raise below.
+    # "missing/.." resolves to an existing folder, though the system reports it missing; circular links raise below.
     folder = Path(os.path.realpath(folder))
     plan = describe(data, file_format)
     _claim(folder, plan)
@@ -58,7 +58,7 @@ def export(
 
 
 def describe(data: ThreeCell, file_format: str) -> dict[str, Any]:
-    """Everything that decides the content of an export, and a checksum of the cells themselves."""
+    """Return all settings that determine the content of an export, and a checksum of the cells."""
     recipe = data.recipe
     return {
         "data": "three-cell",
@@ -77,7 +77,7 @@ def describe(data: ThreeCell, file_format: str) -> dict[str, Any]:
 
 
 def card(data: ThreeCell, plan: dict[str, Any]) -> str:
-    """The data card: what this is, how it was made, how often each answer occurs."""
+    """Return the data card: content, settings and frequency of each answer."""
     settings = "\n".join(f"| {name} | {value} |" for name, value in plan.items())
     ones = data.labels.sum(0).tolist()
     bits = "\n".join(
@@ -118,7 +118,7 @@ What the best constant answer scores here:
 
 
 def _claim(folder: Path, plan: dict[str, Any]) -> None:
-    """Write the plan into an empty folder, or check that it is the one in there."""
+    """Write the plan into an empty folder, or check that the folder has the same plan."""
     path = folder / PLAN
     if not path.exists():
         require(
@@ -132,21 +132,21 @@ def _claim(folder: Path, plan: dict[str, Any]) -> None:
         other = [f"{key} {found.get(key)!r} instead of {plan[key]!r}" for key in plan if found.get(key) != plan[key]]
     except (ValueError, AttributeError):
         raise LoopeError(f"{path} cannot be read; remove the folder, or use another one.") from None
-    if len(other) > 1:  # other settings draw other cells: no need to say so
+    if len(other) > 1:  # other settings imply other cells
         other = [difference for difference in other if not difference.startswith("sha256")]
     require(
         not other,
         f"{folder} holds another export, with {', '.join(other)}; use another folder, or the same settings.",
     )
-    for left in [*folder.glob(".*.part"), *folder.glob("*/.*.part")]:  # by a process that was killed
+    for left in [*folder.glob(".*.part"), *folder.glob("*/.*.part")]:  # left by a killed process
         left.unlink()
 
 
 def _write_png(data: ThreeCell, folder: Path, progress: Callable[[float], None]) -> None:
-    """Write `images/*.png` and `labels.csv`; images that are there stay."""
+    """Write `images/*.png` and `labels.csv`; existing images are kept."""
     digits = len(str(len(data) - 1))
     names = [f"{number:0{digits}}.png" for number in range(len(data))]
-    # Ten thousand waits for the disk would take minutes; what a power cut leaves empty is written again instead.
+    # Syncing ten thousand files would take minutes; files left empty by a power cut are written again instead.
     there = {path.name for path in (folder / "images").glob("*.png") if path.stat().st_size}
     for start in range(0, len(data), PART):
         part = names[start : start + PART]
@@ -160,7 +160,7 @@ def _write_png(data: ThreeCell, folder: Path, progress: Callable[[float], None])
 
 
 def _write_npz(data: ThreeCell, folder: Path, progress: Callable[[float], None]) -> None:
-    """Write `three-cell.npz`, put together from parts that survive an interruption."""
+    """Write `three-cell.npz` from parts that are kept if interrupted."""
     target, parts = folder / "three-cell.npz", folder / "parts"
     if not target.exists():
         starts = range(0, len(data), PART)

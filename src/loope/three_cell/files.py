@@ -24,7 +24,7 @@ CSV_HEAD = ["file", *(f"{colour}_{axis}" for colour in COLOURS for axis in ("row
 
 
 def pixels(data: ThreeCell, start: int, stop: int) -> Any:
-    """`(n, H, W, 3)` uint8 array of some of the images."""
+    """Return some of the images as an `(n, H, W, 3)` uint8 array."""
     import torch
 
     images = render(data.cells[start:stop], data.grid, data.cell, dtype=torch.uint8)
@@ -32,9 +32,9 @@ def pixels(data: ThreeCell, start: int, stop: int) -> Any:
 
 
 def png(image: Any) -> bytes:
-    """A PNG file with the pixels of an `(H, W, 3)` uint8 array."""
+    """Encode an `(H, W, 3)` uint8 array as PNG."""
     height, width, _ = image.shape
-    rows = b"".join(b"\0" + row.tobytes() for row in image)  # the 0 in front of a row: stored as it is, not filtered
+    rows = b"".join(b"\0" + row.tobytes() for row in image)  # the 0 before each row: no filter
 
     def chunk(kind: bytes, content: bytes) -> bytes:
         return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
@@ -44,7 +44,7 @@ def png(image: Any) -> bytes:
 
 
 def table(data: ThreeCell, names: Iterable[str]) -> str:
-    """The CSV table: a line for each image, with its cells and its bits."""
+    """Return the CSV table: one line per image, with its cells and bits."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(CSV_HEAD)
@@ -54,16 +54,16 @@ def table(data: ThreeCell, names: Iterable[str]) -> str:
 
 
 def write_npz(path: Path, shape: tuple[int, ...], images: Iterable[Any], **arrays: Any) -> None:
-    """Write `images`, given piece by piece, and whole `arrays` as an .npz file, atomically and in little memory.
+    """Write `images`, given in pieces, and `arrays` to an .npz file, atomically and with little memory.
 
     Args:
         path: the file.
-        shape: of all images together, `(n, H, W, 3)`.
-        images: uint8 arrays that make up the images, in sequence.
+        shape: shape of all images together, `(n, H, W, 3)`.
+        images: consecutive pieces of the images, uint8.
         arrays: written as they are.
     """
     layout = np.lib.format
-    # Level 1: the images are nearly all black, and higher levels only take longer.
+    # Level 1: the images are almost black, and higher levels only take longer.
     with (
         replacing(path) as whole,
         zipfile.ZipFile(whole, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,

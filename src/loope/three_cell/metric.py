@@ -1,4 +1,4 @@
-"""The score of Three-Cell: accuracy on each of the four questions."""
+"""The metric of Three-Cell: accuracy on each of the four questions."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from loope.three_cell.bits import BITS, by_task
 
 
 def confusion(preds: Tensor, target: Tensor) -> Tensor:
-    """Count what was answered to what, for each bit.
+    """Count labels and answers for each bit.
 
     Args:
-        preds: `(B, 6)` logits (above 0 is yes; NaN is no answer, and wrong either way), or bits.
+        preds: `(B, 6)` logits (above 0 is yes; NaN is always wrong), or bits.
         target: `(B, 6)` bits.
 
     Returns:
@@ -31,7 +31,7 @@ def confusion(preds: Tensor, target: Tensor) -> Tensor:
     )
     truth = target != 0
     given = torch.where(preds.isnan(), ~truth, preds > 0)
-    # One number for each pair of label and answer; comparing beats bincount, which is not deterministic on GPUs.
+    # One number per pair of label and answer; `bincount` is not deterministic on GPUs.
     pair = 2 * truth.long() + given.long()
     return torch.stack([(pair == which).sum(0) for which in range(4)], dim=1).view(len(BITS), 2, 2)
 
@@ -40,7 +40,7 @@ class ThreeCellScore(Metric):
     """Accuracy on the four sub-tasks of Three-Cell, their average, and the confusion of each bit.
 
     A sub-task's accuracy is the mean over its bits; the average is over the four sub-tasks, as in the paper's table.
-    Counts are whole numbers that add up over batches and processes, however unevenly these share the samples.
+    Counts are summed over batches and processes, so uneven batches do not bias the score.
 
     Examples:
         >>> score = ThreeCellScore()
@@ -65,6 +65,6 @@ class ThreeCellScore(Metric):
         self.counts += confusion(preds, target)
 
     def compute(self) -> dict[str, Tensor]:
-        """The scores by name, and `confusion`, `(6, 2, 2)` int64: bit, label, answer. NaN before the first batch."""
+        """Return the scores by name, and `confusion`, `(6, 2, 2)` int64: bit, label, answer. NaN before any update."""
         right = self.counts.diagonal(dim1=1, dim2=2).sum(1)
         return {**by_task(list(right / self.counts.sum((1, 2)))), "confusion": self.counts.clone()}

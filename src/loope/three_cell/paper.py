@@ -1,9 +1,8 @@
-"""The sampling procedure that the paper publishes (supplementary A.2), for comparison with the exact one.
+"""The paper's sampling procedure (supplementary A.2), for comparison with the exact one.
 
-It draws lengths first, each with the same chance, and then steps of that length, so that triples do not have the same
-chance. Cells on one line are drawn again, a rule that the text states and the pseudo-code forgets. The rest is as
-published, with one thing to choose: `max_attempts`, which the paper leaves open. The vectorised loop keeps to the
-letter of it: all samples start together, so that they come to the end of their attempts together.
+It draws lengths uniformly, and then steps of that length, so triples are not equally likely. Collinear cells are drawn
+again, as the text says, but not the pseudo-code. Only `max_attempts` is our choice, since the paper leaves it open. The
+vectorized loop follows the procedure exactly: all samples start together, so their attempts end together.
 """
 
 from __future__ import annotations
@@ -23,26 +22,26 @@ MAX_ATTEMPTS = 100
 
 
 def sample_paper(grid: Grid, count: int, generator: torch.Generator, keep: Filter | None = None) -> Tensor:
-    """`(count, 3, 2)` int64 cells, drawn as published and not on one line (of those that `keep` lets through).
+    """Draw `(count, 3, 2)` int64 cells as published, not collinear and accepted by `keep`.
 
     Raises:
-        LoopeError: if the grid has no valid triples, or `keep` lets none through.
+        LoopeError: if the grid has no valid triples, or `keep` accepts none.
     """
     require_triples(grid)
     return torch.from_numpy(collect(_draw, grid, count, generator, keep))
 
 
 class _Steps(NamedTuple):
-    """The dictionary D of the procedure: steps (a, b), those of one length side by side."""
+    """The dictionary D of the procedure: steps (a, b), grouped by length."""
 
     steps: Cells  # (S, 2) int64
-    starts: Cells  # (K,) int64: where the steps of each length begin; lengths ascend
-    sizes: Cells  # (K,) int64: how many there are
+    starts: Cells  # (K,) int64: index of the first step of each length, in ascending order
+    sizes: Cells  # (K,) int64: number of steps of each length
 
 
 @lru_cache(maxsize=32)
 def _steps(grid: Grid) -> _Steps:
-    """D[n] for n up to the longest squared distance of the grid (338 at 14x14), without n = 0, which has one step."""
+    """Return D[n] for n from 1 to the largest squared distance of the grid (338 at 14x14)."""
     limit = (grid.height - 1) ** 2 + (grid.width - 1) ** 2
     most = int(limit**0.5)
     axis = np.arange(-most, most + 1)
@@ -56,7 +55,7 @@ def _steps(grid: Grid) -> _Steps:
 
 
 def _draw(grid: Grid, count: int, generator: torch.Generator) -> Cells:
-    """`(count, 3, 2)`: every pass of the loop is one attempt of all samples that are not valid yet."""
+    """Draw `(count, 3, 2)` cells; each iteration is one attempt of all samples that are not valid yet."""
     table = _steps(grid)
     cells = np.empty((count, 3, 2), dtype=np.int64)
     open_ = np.arange(count)  # the samples without a valid triple
@@ -70,7 +69,7 @@ def _draw(grid: Grid, count: int, generator: torch.Generator) -> Cells:
         green, blue = _choose(table, mode, common, generator)
         triple = np.stack((red, red + table.steps[green], red + table.steps[blue]), axis=1)
         inside = ((triple >= 0) & (triple < np.array(grid))).all(axis=(1, 2))
-        valid = inside & (signed_area(triple) != 0)  # cells that coincide are on a line too
+        valid = inside & (signed_area(triple) != 0)  # coinciding cells are collinear too
         cells[open_[valid]] = triple[valid]
         open_, mode, red, common = (kept[~valid] for kept in (open_, mode, red, common))
         attempt += 1
@@ -78,7 +77,7 @@ def _draw(grid: Grid, count: int, generator: torch.Generator) -> Cells:
 
 
 def _choose(table: _Steps, mode: Cells, common: Cells, generator: torch.Generator) -> tuple[Cells, Cells]:
-    """Indices of green's and blue's step, `(n,)` each: two steps of the common length, or of two random ones."""
+    """Return indices of green's and blue's step, `(n,)` each: of the common length, or of two random lengths."""
     n = len(mode)
     equal = mode == 0
     one, other = below(len(table.sizes), n, generator), below(len(table.sizes), n, generator)

@@ -1,4 +1,4 @@
-"""How a Three-Cell data set is drawn: everything that decides where cells go, in one object."""
+"""The settings that determine the cells of a Three-Cell dataset."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SAMPLERS: dict[str, Callable[..., Tensor]] = {"exact": sample_exact, "paper": sa
 
 @dataclass(frozen=True)
 class Recipe:
-    """The arguments of `ThreeCell` that decide where cells go; see there."""
+    """The arguments of `ThreeCell` that determine the cells; see there."""
 
     grid: Grid
     seed: int
@@ -43,8 +43,8 @@ class Recipe:
         """Check the arguments.
 
         Raises:
-            LoopeError: for a grid without three cells off one line, a seed, split or sampler that is none, or shares
-                that do not add up.
+            LoopeError: for a grid without valid triples, an invalid seed, split or sampler, or fractions that do not
+                add up to 1.
         """
         size = as_grid(grid)
         require_triples(size)
@@ -54,18 +54,18 @@ class Recipe:
         return cls(size, _read_seed(seed), split, sampler, read_fractions(fractions), bool(share_configurations))
 
     def count(self, size: int) -> int:
-        """How many samples the split has if the whole has `size`."""
+        """Return the number of samples of the split, given that of all splits."""
         return size if self.split is None else split_size(size, self.split, self.fractions)
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
-        """`(count, 3, 2)` int64 cells."""
+        """Draw `(count, 3, 2)` int64 cells."""
         keep = None
         if self.split is not None and not self.share_configurations:
             keep = part_of(self.split, self.seed, self.grid, self.fractions)
         return SAMPLERS[self.sampler](self.grid, count, generator, keep)
 
     def generator(self, *purpose: object) -> torch.Generator:
-        """Random numbers for one purpose of this seed and split."""
+        """Return a random generator for one purpose of this seed and split."""
         return torch.Generator().manual_seed(derive(self.seed, self.split, *purpose))
 
 

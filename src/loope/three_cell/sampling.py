@@ -1,10 +1,10 @@
-"""Where the three cells of Three-Cell go: exact sampling, vectorised.
+"""Exact sampling of Three-Cell triples, vectorized.
 
-The three cases (RG as long as RB, shorter, longer) have one chance in three each, and within a case every valid triple
-has the same chance. Valid: not on one line, which includes that no two cells coincide.
+The three cases (RG as long as RB, shorter, longer) have probability 1/3 each, and within a case all valid triples are
+equally likely. A triple is valid if its cells are not collinear, which implies that no two coincide.
 
-Random numbers are PyTorch's, what is made of them NumPy's: it computes on the calling thread, while PyTorch would split
-such short steps over threads that wait for each other.
+Random numbers are from PyTorch, the rest is NumPy on the calling thread: PyTorch would split such short steps over
+threads that wait for each other.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from loope.three_cell.questions import compare_distances, signed_area
 Cells: TypeAlias = NDArray[np.int64]
 # Draws `(count, 3, 2)` int64 cells for a grid.
 Sampler = Callable[[Grid, int, torch.Generator], Cells]
-# Tells which of `(n, 3, 2)` cells may be used: `(n,)` bool.
+# Returns which of `(n, 3, 2)` cells to accept: `(n,)` bool.
 Filter = Callable[[Cells], NDArray[np.bool_]]
-# So many are drawn at once at most; a filter that lets none of them through is taken to let nothing through.
+# Most triples drawn at once; a filter that accepts none of them is assumed to accept nothing.
 CHUNK = 200_000
-# The table of shapes of a grid of 256x256 takes about a gigabyte to make.
+# Computing the shapes of a 256x256 grid takes about a gigabyte.
 MOST_CELLS = 65_536
 
 
 class Triples(NamedTuple):
-    """How many valid triples a grid has, in each case."""
+    """The number of valid triples of a grid in each case."""
 
     equal: int
     shorter: int
@@ -50,7 +50,7 @@ def count_triples(grid: Grid) -> Triples:
         Triples(equal=102432, shorter=3593088, longer=3593088)
     """
     equal = int(_equal_shapes(grid).ends[-1]) if min(grid) > 1 else 0
-    # Of three cells on a line, two are the ends; between ends (a, b) apart lie gcd(a, b) - 1 cells.
+    # Of three collinear cells, two are the ends; between ends (a, b) apart lie gcd(a, b) - 1 cells.
     on_a_line = 0
     for down in range(grid.height):
         for across in range(-grid.width + 1, grid.width):
@@ -63,7 +63,7 @@ def count_triples(grid: Grid) -> Triples:
 
 
 def require_triples(grid: Grid) -> None:
-    """Raise `LoopeError` unless the grid has valid triples (from 2x2 up every case has some) that can be counted."""
+    """Check that the grid has valid triples (2x2 or more) and is not too large."""
     require(
         grid.size <= MOST_CELLS,
         f"Three-Cell takes grids of up to {MOST_CELLS:,} cells, got {grid}, with {grid.size:,}; use a smaller one.",
@@ -75,10 +75,10 @@ def require_triples(grid: Grid) -> None:
 
 
 def sample_exact(grid: Grid, count: int, generator: torch.Generator, keep: Filter | None = None) -> Tensor:
-    """`(count, 3, 2)` int64 cells: each case with chance 1/3, uniform over its valid triples (those `keep` lets pass).
+    """Draw `(count, 3, 2)` int64 cells: each case with probability 1/3, uniform over its valid triples in `keep`.
 
     Raises:
-        LoopeError: if the grid has no valid triples, or `keep` lets none through.
+        LoopeError: if the grid has no valid triples, or `keep` accepts none.
     """
     require_triples(grid)
     cells = np.empty((count, 3, 2), dtype=np.int64)
@@ -91,7 +91,7 @@ def sample_exact(grid: Grid, count: int, generator: torch.Generator, keep: Filte
 
 
 def collect(draw: Sampler, grid: Grid, count: int, generator: torch.Generator, keep: Filter | None = None) -> Cells:
-    """`(count, 3, 2)`: what `draw` gives and `keep` lets through, drawn again until there is enough."""
+    """Call `draw` until `keep` has accepted enough cells, `(count, 3, 2)`."""
     found = [np.empty((0, 3, 2), dtype=np.int64)]
     missing, tried = count, 0
     while missing > 0:
@@ -110,35 +110,34 @@ def collect(draw: Sampler, grid: Grid, count: int, generator: torch.Generator, k
 
 
 class _Shapes(NamedTuple):
-    """Triples up to translation, `(S,)` int64 each; a shape counts as often as it fits into the grid."""
+    """Triples up to translation, `(S,)` int64 each, weighted by the number of placements in the grid."""
 
     green_row: Cells  # relative to red, as the next three
     green_column: Cells
     blue_row: Cells
     blue_column: Cells
-    first_row: Cells  # the topmost row that red can be in
+    first_row: Cells  # the topmost possible row of red
     first_column: Cells
-    columns: Cells  # in how many columns red can be
+    columns: Cells  # number of possible columns of red
     ends: Cells  # running total of the placements
 
 
 @lru_cache(maxsize=32)
 def _equal_shapes(grid: Grid) -> _Shapes:
-    """All shapes with RG as long as RB. Some thousand at 14x14, where there are seven million triples."""
+    """Return all shapes with RG as long as RB: some thousand at 14x14, which has seven million triples."""
     down = np.arange(-grid.height + 1, grid.height).repeat(2 * grid.width - 1)
     across = np.tile(np.arange(-grid.width + 1, grid.width), 2 * grid.height - 1)
     squared = down**2 + across**2
-    # PyTorch's sort, not NumPy's: how it breaks ties decides which number draws which shape, so data that runs were
-    # trained on.
+    # PyTorch's sort, not NumPy's: its order of ties determines the data that existing runs were trained on.
     order = torch.from_numpy(squared).argsort().numpy()
     down, across = down[order], across[order]
-    # Steps of one length lie side by side; pair each with every step of its length.
+    # Steps of one length are adjacent; pair each with every step of its length.
     _, ring, sizes = np.unique(squared[order], return_inverse=True, return_counts=True)
     starts = sizes.cumsum() - sizes
     green = np.arange(len(squared)).repeat(sizes[ring])
     within = np.arange(len(green)) - (sizes[ring].cumsum() - sizes[ring])[green]
     blue = starts[ring][green] + within
-    # On a line with red and as far from it: the step itself or its opposite.
+    # Collinear steps of equal length are equal or opposite.
     apart = down[green] * across[blue] != across[green] * down[blue]
     green, blue = green[apart], blue[apart]
 
@@ -151,18 +150,18 @@ def _equal_shapes(grid: Grid) -> _Shapes:
 
 
 def _room(green: Cells, blue: Cells, side: int) -> tuple[Cells, Cells]:
-    """The first place of red along one axis, and how many places there are, so that steps `green` and `blue` fit."""
+    """Return the first position of red along an axis, and the number of positions, where both steps fit."""
     low = np.minimum(np.minimum(green, blue), 0)
     high = np.maximum(np.maximum(green, blue), 0)
     return -low, side - (high - low)
 
 
 def _draw_equal(grid: Grid, count: int, generator: torch.Generator) -> Cells:
-    """`(count, 3, 2)`: one random number chooses the shape and its placement."""
+    """Draw `(count, 3, 2)` cells; one random number selects shape and placement."""
     shapes = _equal_shapes(grid)
     number = below(int(shapes.ends[-1]), count, generator)
     shape = np.searchsorted(shapes.ends, number, side="right")
-    # Counted back from the shape's last placement.
+    # Counted backwards from the shape's last placement.
     placement = shapes.ends[shape] - 1 - number
     row = shapes.first_row[shape] + placement // shapes.columns[shape]
     column = shapes.first_column[shape] + placement % shapes.columns[shape]
@@ -172,12 +171,12 @@ def _draw_equal(grid: Grid, count: int, generator: torch.Generator) -> Cells:
 
 
 def _draw_unequal(grid: Grid, count: int, generator: torch.Generator, longer: bool) -> Cells:
-    """`(at most count, 3, 2)`: three cells at random, if valid and of unequal distance; about nine in ten are."""
+    """Draw three random cells, and keep valid triples of unequal distance, about nine in ten: `(<= count, 3, 2)`."""
     index = below(grid.size, 3 * count, generator).reshape(3, count)
     cells = np.stack(np.divmod(index, grid.width), axis=1).transpose(2, 0, 1)
     difference = compare_distances(cells)
     valid = (signed_area(cells) != 0) & (difference != 0)
-    # Swapping green and blue maps the shorter triples to the longer ones, one to one: none need be thrown away.
+    # Swapping green and blue maps shorter triples to longer ones one to one, so none are discarded.
     swap = (difference > 0) != longer
     swapped: Cells = np.where(swap[:, None, None], cells[:, [0, 2, 1]], cells)
     return np.compress(valid, swapped, axis=0)
@@ -192,7 +191,7 @@ def _draw_longer(grid: Grid, count: int, generator: torch.Generator) -> Cells:
 
 
 def below(bound: int | Cells, count: int, generator: torch.Generator) -> Cells:
-    """`(count,)` int64 in 0..bound-1, from 63 random bits: with fewer, the remainder would favour small numbers."""
+    """Draw `(count,)` int64 in 0..bound-1 from 63 random bits, so that the bias of the remainder is negligible."""
     bits = torch.empty(count, dtype=torch.int64, device=generator.device).random_(generator=generator)
     numbers: Cells = bits.numpy()
     return numbers % bound

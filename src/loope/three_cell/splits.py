@@ -1,8 +1,7 @@
-"""Train, val and test parts that share no configuration.
+"""Disjoint train, val and test splits.
 
-To which part a configuration (where red, green and blue are) belongs is decided by a hash of it and the seed, before
-anything is drawn. So parts stay apart whatever their sizes, and an endless stream of training samples never shows a
-test sample.
+A hash of the configuration (the cells of red, green and blue) and the seed determines its split. So splits are disjoint
+for any size, and an endless stream of training samples never contains a test sample.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def read_fractions(fractions: Sequence[float]) -> tuple[float, ...]:
     """Check the shares of train, val and test.
 
     Raises:
-        LoopeError: unless they are three shares from 0 up that add up to 1.
+        LoopeError: unless they are three non-negative numbers that add up to 1.
     """
     shares = tuple(fractions)
     good = len(shares) == len(SPLITS) and all(isinstance(share, (int, float)) and share >= 0 for share in shares)
@@ -44,14 +43,14 @@ def read_fractions(fractions: Sequence[float]) -> tuple[float, ...]:
 
 
 def split_size(size: int, split: str, fractions: Sequence[float]) -> int:
-    """How many of `size` samples belong to a split; the three sizes add up to `size`.
+    """Return the number of samples of a split; the three sizes add up to `size`.
 
     Examples:
         >>> [split_size(10_000, split, FRACTIONS) for split in SPLITS]
         [8000, 1000, 1000]
 
     Raises:
-        LoopeError: if there is none.
+        LoopeError: if it is 0.
     """
     edges = _edges(fractions, size)
     place = SPLITS.index(split)
@@ -65,7 +64,7 @@ def split_size(size: int, split: str, fractions: Sequence[float]) -> int:
 
 
 def part_of(split: str, seed: int, grid: Grid, fractions: Sequence[float]) -> Filter:
-    """A filter that lets the configurations of one split through: `(n, 3, 2)` cells to `(n,)` bool."""
+    """Return a filter that accepts the configurations of one split: `(n, 3, 2)` cells to `(n,)` bool."""
     place = SPLITS.index(split)
     low, high = _edges(fractions, 2**HASH_BITS)[place : place + 2]
 
@@ -77,7 +76,7 @@ def part_of(split: str, seed: int, grid: Grid, fractions: Sequence[float]) -> Fi
 
 
 def hash_cells(cells: Numbers, seed: int, grid: Grid) -> Numbers:
-    """`(n,)` int64 in 0..2^31-1 from `(n, 3, 2)` cells: as good as random, and the same on every machine."""
+    """Hash `(n, 3, 2)` cells to `(n,)` int64 in 0..2^31-1, the same on every machine."""
     numbers = cells[..., 0] * grid.width + cells[..., 1]
     value = numbers[:, 0] ^ (derive(seed, "parts") >> (63 - HASH_BITS))
     for which in (1, 2):
@@ -86,7 +85,7 @@ def hash_cells(cells: Numbers, seed: int, grid: Grid) -> Numbers:
 
 
 def _scramble(value: Numbers) -> Numbers:
-    """A bijection of 0..2^31-1 that spreads every bit: shifts and odd factors, in products that int64 can hold."""
+    """Apply a bijection of 0..2^31-1 that mixes all bits: shifts and odd factors whose products fit into int64."""
     mask = 2**HASH_BITS - 1
     value = ((value ^ (value >> 16)) * 0x7FEB352D) & mask
     value = ((value ^ (value >> 15)) * 0x846CA68B) & mask
@@ -95,11 +94,11 @@ def _scramble(value: Numbers) -> Numbers:
 
 
 def derive(seed: int, *purpose: object) -> int:
-    """A seed of 63 bits for one purpose of Three-Cell."""
+    """Derive a 63-bit seed for one purpose of Three-Cell."""
     return seeds.derive("three-cell", seed, *purpose)
 
 
 def _edges(fractions: Sequence[float], size: int) -> list[int]:
-    """Where the splits begin and end among `size` things."""
+    """Return the boundaries of the splits among `size` items."""
     inner = [round(share * size) for share in accumulate(fractions)][:-1]
     return [0, *inner, size]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from loope.core.errors import LoopeError, require
+from loope.core.errors import LoopeError, MissingPackageError, require
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -89,7 +89,7 @@ def _accelerator(precision: str, accumulate: int, trackers: list[str] | None, fo
         from accelerate.state import AcceleratorState
         from accelerate.utils import GradientAccumulationPlugin
     except ImportError:
-        raise LoopeError("Training needs accelerate: pip install 'loope[train]'.") from None
+        raise MissingPackageError("Training needs accelerate: pip install 'loope[train]'.") from None
     mixed = MIXED[precision]
     if AcceleratorState._shared_state and AcceleratorState().mixed_precision != mixed:
         AcceleratorState._reset_state()  # it is one for the whole process, which may train with several precisions

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim import Adam, AdamW, Optimizer
 
-from loope.core.errors import LoopeError, require
+from loope.core.errors import MissingPackageError, require
 from loope.lab.engine.recipe import Recipe
 
 
@@ -36,7 +36,7 @@ def _groups(model: nn.Module, recipe: Recipe, trained: list[nn.Parameter]) -> li
     try:
         from timm.optim import param_groups_layer_decay, param_groups_weight_decay
     except ImportError:
-        raise LoopeError("Weight decay and layer decay need timm: pip install 'loope[train]'.") from None
+        raise MissingPackageError("Weight decay and layer decay need timm: pip install 'loope[train]'.") from None
     still = model.no_weight_decay() if hasattr(model, "no_weight_decay") else ()  # type: ignore[operator]
     if recipe.layer_decay is None:
         return list(param_groups_weight_decay(model, recipe.weight_decay, no_weight_decay_list=still))

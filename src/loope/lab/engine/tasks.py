@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from loope.core.errors import LoopeError
+from loope.core.errors import MissingPackageError
 from loope.core.grid import as_size
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Classification:
             from torchmetrics import MetricCollection
             from torchmetrics.classification import MulticlassAccuracy
         except ImportError:
-            raise LoopeError("Scores need torchmetrics: pip install 'loope[train]'.") from None
+            raise MissingPackageError("Scores need torchmetrics: pip install 'loope[train]'.") from None
         tops = (1, 5) if self.num_classes >= 10 else (1,)
         return MetricCollection(
             {f"top{top}": MulticlassAccuracy(self.num_classes, top_k=top, average="micro") for top in tops}

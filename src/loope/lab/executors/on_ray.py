@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from loope.core.errors import LoopeError, require
+from loope.core.errors import LoopeError, MissingPackageError, require
 from loope.lab.executors import ray_end
 from loope.lab.executors.base import Function, Job, ProcessExecutor, RunError, import_path, last_lines
 from loope.lab.executors.local import usable_cores
@@ -97,7 +97,7 @@ def _ray() -> Any:
     try:
         import ray
     except ImportError:
-        raise LoopeError("To run on Ray, install it: pip install 'loope[ray]'.") from None
+        raise MissingPackageError("To run on Ray, install it: pip install 'loope[ray]'.") from None
     return ray
 
 

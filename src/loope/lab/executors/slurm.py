@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from loope.core.errors import LoopeError, one_of
+from loope.core.errors import LoopeError, MissingPackageError, one_of
 from loope.lab.engine.signals import Interrupted
 from loope.lab.executors.base import Function, Job, ProcessExecutor, RunError, import_path, last_lines
 
@@ -148,5 +148,5 @@ def _submitit() -> Any:
     try:
         import submitit
     except ImportError:
-        raise LoopeError("To run on SLURM, install submitit: pip install 'loope[slurm]'.") from None
+        raise MissingPackageError("To run on SLURM, install submitit: pip install 'loope[slurm]'.") from None
     return submitit

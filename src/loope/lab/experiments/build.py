@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from loope.core.errors import LoopeError
+from loope.core.errors import LoopeError, MissingPackageError
 from loope.core.hub import hub_or_cache
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def create_timm(spec: Model, **more: Any) -> nn.Module:
     try:
         import timm
     except ImportError:
-        raise LoopeError("Experiments need timm: pip install 'loope[train]'.") from None
+        raise MissingPackageError("Experiments need timm: pip install 'loope[train]'.") from None
 
     options: dict[str, Any] = {**spec.options, **more}
     if spec.weights == "pretrained":

@@ -1,1 +1,1 @@
-"""How each kind of model is attached to."""
+"""Adapters: one per family of models."""

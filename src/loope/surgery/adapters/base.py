@@ -1,8 +1,8 @@
-"""What `attach` needs to know of a model, and how a model's family tells it.
+"""The interface between `loope` and a family of models.
 
-To attach to a model of one's own, write an `Adapter` with `matches` and `branches`; add `attend` for encoders that act
-in attention and `set_geometry` for other resolutions; and register it with `@register_adapter`. For a model around one
-that is known, `WrapperAdapter` with `matches` and `inner` is enough.
+To support your own model, write an `Adapter` with `matches` and `branches` and register it with `@register_adapter`.
+Add `attend` for encoders that act in attention, `set_geometry` for other resolutions, and `describe` and `build` for
+`loope.save` and `loope.load`. For a model around a supported one, write a `WrapperAdapter` with `matches` and `inner`.
 """
 
 from __future__ import annotations
@@ -10,45 +10,46 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
-from torch import nn
+from torch import Tensor, nn
 
-from loope.core.errors import LoopeError, require
+from loope.core.errors import LoopeError, require, unknown
 from loope.core.grid import Grid
+from loope.core.plugins import import_plugin, plugin_names
 
 
 class Slot(NamedTuple):
-    """A place in a model where something of its own encoding sits: `module.attribute`."""
+    """A place, `module.attribute`, where a part of the model's own position encoding is stored."""
 
     module: nn.Module
     attribute: str
 
     @property
     def value(self) -> Any:
-        """What sits there now; None if nothing does."""
+        """The current value; None if the slot is empty."""
         return getattr(self.module, self.attribute)
 
 
 @dataclass(eq=False)
 class Branch:
-    """One sequence of patch tokens in a model; most models have one, CrossViT has two.
+    """A sequence of patch tokens in a model; most models have one, CrossViT has two.
 
     Attributes:
-        patch_embed: takes images first, gives patch tokens `(B, N, D)` or `(B, h, w, D)`.
-        blocks: the transformer blocks, whose outputs are `(B, P + N, D)`.
+        patch_embed: maps images, its first argument, to patch tokens `(B, N, D)` or `(B, h, w, D)`.
+        blocks: the transformer blocks; they return `(B, P + N, D)`.
         attentions: the attention module of each block.
         dim: width D of the tokens.
         heads: attention heads.
-        grid: the grid of patches at the model's own image size.
+        grid: the grid of patches at the model's image size.
         patch_size: side of a patch in pixels.
         channels: channels of the image.
         prefix: number P of class, distillation and register tokens before the patches in the blocks.
-        table: where the model's own additive table `(1, P' + N, D)` sits, if it has one.
-        table_prefix: number P' of prefix tokens that this table has vectors for.
-        entry: a module whose first input are all tokens, after positions were added; needed for `prefix="learned"`.
-        own: where else the model's own encoding sits (a bias table, a rotary module); None there must switch it off.
-        name: tells branches apart in reports.
+        table: slot of the model's own additive position table `(1, P' + N, D)`, if it has one.
+        table_prefix: number P' of prefix tokens in that table.
+        entry: a module whose first input is all tokens, positions included; needed for `prefix="learned"`.
+        own: slots of the rest of the model's own encoding (bias tables, rotary modules); None must disable each.
+        name: identifies the branch in reports and state dicts.
     """
 
     patch_embed: nn.Module
@@ -65,8 +66,8 @@ class Branch:
     entry: nn.Module | None = None
     own: Sequence[Slot] = ()
     name: str = "patches"
-    # Grids met so far, by their number of patches: attention sees tokens only, also when a checkpointed block runs
-    # again in the backward pass. Two grids of equal size in one backward pass with checkpointing are not told apart.
+    # Grids seen so far, by number of patches: attention sees tokens only, also when a checkpointed block is recomputed
+    # in the backward pass. Two grids with equally many patches in one such backward pass cannot be distinguished.
     met: dict[int, Grid] = field(default_factory=dict)
     latest: int = 0
 
@@ -75,22 +76,22 @@ class Branch:
 
     @property
     def pixels(self) -> Grid:
-        """The size of the images."""
+        """Return the image size in pixels."""
         return Grid(self.grid.height * self.patch_size, self.grid.width * self.patch_size)
 
     @property
     def slots(self) -> list[Slot]:
-        """Every place of the model's own encoding."""
+        """Return all slots of the model's own encoding."""
         return [*([self.table] if self.table else []), *self.own]
 
     def meet(self, grid: Grid) -> None:
-        """Remember the grid of the images that are under way."""
+        """Remember the grid of the current images."""
         self.met[grid.size] = grid
         self.latest = grid.size
 
     def grid_of(self, tokens: int) -> Grid:
-        """The grid of a sequence of `tokens` tokens, prefix included."""
-        tokens = operator.index(tokens)  # while tracing, a shape is made of tensors
+        """Return the grid of a sequence of `tokens` tokens, prefix included."""
+        tokens = operator.index(tokens)  # shapes are tensors while tracing
         patches = tokens - self.prefix
         if patches not in self.met:
             raise LoopeError(
@@ -100,67 +101,113 @@ class Branch:
         return self.met[patches]
 
 
+class PositionCall(Protocol):
+    """The callable that `Adapter.attend` is given."""
+
+    def __call__(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Rotate queries and keys and compute the bias of the scores.
+
+        Args:
+            q: `(B, heads, P + N, d)`.
+            k: `(B, heads, P + N, d)`.
+
+        Returns:
+            Queries and keys of the same shapes, and a bias `(1 or B, heads, P + N, P + N)` to add to the scaled scores,
+            or None.
+        """
+
+
 class Adapter:
-    """How a family of models is attached to; one instance serves one model."""
+    """Describes a family of models to `loope`; each instance serves one model.
+
+    Attributes:
+        model: the model.
+        library: the name under which files refer to `build`; by default the name of the class that defines `build`.
+    """
+
+    library: ClassVar[str] = ""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "build" in vars(cls) and "library" not in vars(cls):
+            cls.library = cls.__name__
 
     def __init__(self, model: nn.Module):
         self.model = model
 
     @classmethod
     def matches(cls, model: nn.Module) -> bool:
-        """Whether this adapter is for `model`."""
+        """Return whether this adapter supports `model`."""
         raise LoopeError(f"{cls.__name__} must say which models it is for: define the class method `matches`.")
 
     def branches(self) -> list[Branch]:
-        """The sequences of patch tokens in the model."""
+        """Return the model's sequences of patch tokens."""
         raise LoopeError(f"{type(self).__name__} must describe its model: define `branches`.")
 
-    def attend(self, attention: nn.Module, position: Any, *args: Any, **kwargs: Any) -> Any:
-        """What `attention.forward(*args, **kwargs)` does, with `q, k, bias = position(q, k)` before the scores.
+    def attend(self, attention: nn.Module, position: PositionCall, *args: Any, **kwargs: Any) -> Any:
+        """Compute `attention.forward(*args, **kwargs)` with `q, k, bias = position(q, k)` before the scores.
 
         Args:
             attention: one of the branch's attention modules.
-            position: callable; takes queries and keys `(B, heads, P + N, d)`, gives them back turned, and a bias
-                `(1 or B, heads, P + N, P + N)` to add to the scaled scores, or None.
+            position: rotates queries and keys, and returns a bias for the scores.
             args: as the block calls its attention.
             kwargs: as the block calls its attention.
+
+        Returns:
+            What `attention.forward` returns.
         """
         raise LoopeError(f"{type(self).__name__} has no `attend`; define it for encoders that act in attention.")
 
     def known_attentions(self) -> tuple[type, ...]:
-        """The classes of attention modules that `attend` knows from the inside; any, if empty."""
+        """Return the attention classes that `attend` supports; empty if it supports all."""
         return ()
 
     def set_geometry(self, size: Grid) -> None:
-        """Make the model expect images of `size` pixels; its additive tables are looked after elsewhere."""
+        """Make the model accept images of `size` pixels; `loope.resize` resamples its additive tables."""
         raise LoopeError(f"{type(self).__name__} has no `set_geometry`, so the model cannot be resized.")
+
+    def describe(self, size: Grid, args: dict[str, Any]) -> dict[str, Any]:
+        """Return what `build` needs to build the model again without its weights, as plain data for JSON.
+
+        Args:
+            size: image size in pixels that the model's own position encoding is for.
+            args: the `model_args` of `loope.save`.
+        """
+        raise LoopeError(
+            f"Cannot save a {type(self.model).__name__}: {type(self).__name__} has no `describe` and `build`. Define "
+            "both, or save the weights alone with safetensors.torch.save_model."
+        )
+
+    @classmethod
+    def build(cls, about: dict[str, Any]) -> nn.Module:
+        """Build the model that `describe` described, with new weights.
+
+        `about` may come from an untrusted file: check it, and never read a path or an address from it.
+        """
+        raise LoopeError(f"{cls.__name__} has no `build`, so its models cannot be loaded.")
 
 
 class WrapperAdapter(Adapter):
-    """For a model with a known one inside: says what the adapter of that one says. `inner` says which part it is."""
+    """Adapter for a model that contains a supported one; it delegates to the adapter of the inner model."""
 
     def __init__(self, model: nn.Module):
         super().__init__(model)
         self.inside = adapter_for(self.inner())
 
     def inner(self) -> nn.Module:
-        """The part of the model that another adapter knows."""
+        """Return the supported model inside this one."""
         raise LoopeError(f"{type(self).__name__} must say where the known model is: define `inner`.")
 
     def branches(self) -> list[Branch]:
-        """Those of the part."""
         return self.inside.branches()
 
-    def attend(self, attention: nn.Module, position: Any, *args: Any, **kwargs: Any) -> Any:
-        """As in the part."""
+    def attend(self, attention: nn.Module, position: PositionCall, *args: Any, **kwargs: Any) -> Any:
         return self.inside.attend(attention, position, *args, **kwargs)
 
     def known_attentions(self) -> tuple[type, ...]:
-        """Those of the part."""
         return self.inside.known_attentions()
 
     def set_geometry(self, size: Grid) -> None:
-        """That of the part."""
         self.inside.set_geometry(size)
 
 
@@ -169,16 +216,16 @@ A = TypeVar("A", bound=type[Adapter])
 
 
 def register_adapter(cls: A) -> A:
-    """A decorator for one's own adapters; the last one registered is asked first."""
+    """Register an adapter class (a decorator); the last one registered is asked first."""
     _ADAPTERS.insert(0, cls)
     return cls
 
 
 def adapter_for(model: nn.Module) -> Adapter:
-    """The adapter of the model's family.
+    """Return the adapter of a model.
 
     Raises:
-        LoopeError: if no adapter knows the model.
+        LoopeError: if no adapter supports the model.
     """
     require(isinstance(model, nn.Module), f"Expected a model (torch.nn.Module), got {type(model).__name__}.")
     for cls in _ADAPTERS:
@@ -195,3 +242,29 @@ def adapter_for(model: nn.Module) -> Adapter:
         "Beit, Cait and CrossVit, transformers' ViT and DeiT models, and loope.segmentation. For a model of your own "
         "see `loope.Adapter`."
     )
+
+
+def describe_model(adapter: Adapter, size: Grid, args: dict[str, Any]) -> dict[str, Any]:
+    """Return what `build_model` needs to build the adapter's model again; see `Adapter.describe`.
+
+    Raises:
+        LoopeError: if the model cannot be built again.
+    """
+    about = adapter.describe(size, args)
+    require(bool(adapter.library), f"{type(adapter).__name__} has `describe` but no `build`; define it to save models.")
+    return {"library": adapter.library, **about}
+
+
+def build_model(about: dict[str, Any]) -> nn.Module:
+    """Build the model that `describe_model` described, with new weights. Only registered adapters build models.
+
+    Raises:
+        LoopeError: if no registered adapter builds models of this library.
+    """
+    library = about["library"]
+    import_plugin(library)
+    for cls in _ADAPTERS:
+        if cls.library and cls.library == library:
+            return cls.build(about)
+    known = {cls.library for cls in _ADAPTERS if cls.library} | set(plugin_names())
+    raise unknown("library", library, sorted(known))

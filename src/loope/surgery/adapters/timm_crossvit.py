@@ -1,4 +1,4 @@
-"""CrossViT: two branches with patches of different size and tokens of different width, one encoder each."""
+"""CrossViT: two branches with different patch sizes and widths, each with its own encoder."""
 
 from __future__ import annotations
 
@@ -8,20 +8,18 @@ from torch import nn
 
 from loope.core.grid import Grid
 from loope.surgery.adapters.base import Branch, Slot, register_adapter
-from loope.surgery.adapters.timm_vit import TimmAdapter, is_timm, square
+from loope.surgery.adapters.timm import TimmAdapter, is_timm, square
 
 
 @register_adapter
 class CrossVitAdapter(TimmAdapter):
-    """Each branch is a transformer of its own; the fusion between them carries class tokens and is left alone."""
+    """One branch per patch size; the fusion between them exchanges class tokens only and stays as it is."""
 
     @classmethod
     def matches(cls, model: nn.Module) -> bool:
-        """All CrossViT."""
         return is_timm(model, "crossvit", "CrossVit")
 
     def branches(self) -> list[Branch]:
-        """One for each patch size."""
         return [self._branch(number) for number in range(self.model.num_branches)]
 
     def _branch(self, number: int) -> Branch:
@@ -46,15 +44,14 @@ class CrossVitAdapter(TimmAdapter):
         )
 
     def set_geometry(self, size: Grid) -> None:
-        """The image size of each branch, at its own scale."""
         model = self.model
-        if not hasattr(model, "img_scales"):  # as it was made: scales read off rounded sizes would drift
+        if not hasattr(model, "img_scales"):  # of the original size: scales computed from rounded sizes would drift
             model.img_scales = [scaled[0] / model.img_size[0] for scaled in model.img_size_scaled]
         model.img_size = tuple(size)
         model.img_size_scaled = []
         for patches, scale in zip(model.patch_embed, model.img_scales, strict=True):
             side = square(patches.patch_size)
-            # A scaled size that patches do not fit would lose the rest of the image.
+            # A scaled size that is no multiple of the patch size would cut off part of the image.
             scaled = tuple(max(side, round(length * scale / side) * side) for length in size)
             model.img_size_scaled.append(scaled)
             patches.img_size = scaled

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from loope.core.errors import require
+from loope.core.errors import MissingPackageError, require
 from loope.core.grid import Grid, as_grid
-from loope.surgery.adapters.base import Adapter, Branch, Slot, register_adapter
-from loope.surgery.adapters.timm_attention import join_heads
-from loope.surgery.adapters.timm_vit import square
-from loope.surgery.masks import add_masks
+from loope.surgery.adapters.attention import add_masks, join_heads
+from loope.surgery.adapters.base import Adapter, Branch, PositionCall, Slot, register_adapter
+from loope.surgery.adapters.timm import square
 
 FAMILIES = ("vit", "deit")
 
@@ -22,10 +21,11 @@ class HuggingFaceAdapter(Adapter):
     """ViTModel, ViTForImageClassification, DeiTModel, DeiTForImageClassification and the like."""
 
     model: Any
+    library: ClassVar[str] = "transformers"
 
     @classmethod
     def matches(cls, model: nn.Module) -> bool:
-        """Models of the two families; transformers is not imported for the question."""
+        # transformers is slow to import, and no model of it exists before that.
         for family in FAMILIES:
             home = sys.modules.get(f"transformers.models.{family}.modeling_{family}")
             base = getattr(home, {"vit": "ViT", "deit": "DeiT"}[family] + "PreTrainedModel", None)
@@ -35,11 +35,10 @@ class HuggingFaceAdapter(Adapter):
 
     @property
     def core(self) -> Any:
-        """The model without its head."""
+        """Return the model without its head."""
         return self.model.base_model
 
     def branches(self) -> list[Branch]:
-        """One."""
         config, embeddings = self.model.config, self.core.embeddings
         patches = embeddings.patch_embeddings
         require(
@@ -67,12 +66,10 @@ class HuggingFaceAdapter(Adapter):
             )
         ]
 
-    def attend(self, attention: Any, position: Any, *args: Any, **kwargs: Any) -> Any:
-        """The layer's attention with positions, through the implementation that the model's config names."""
+    def attend(self, attention: Any, position: PositionCall, *args: Any, **kwargs: Any) -> Any:
         return attend(attention, position, *args, **kwargs)
 
     def set_geometry(self, size: Grid) -> None:
-        """The image size in embeddings and config."""
         embeddings = self.core.embeddings
         side = square(embeddings.patch_embeddings.patch_size)
         self.model.config.image_size = size.height if size.height == size.width else list(size)
@@ -80,11 +77,20 @@ class HuggingFaceAdapter(Adapter):
             module.image_size = tuple(size)
         embeddings.patch_embeddings.num_patches = (size.height // side) * (size.width // side)
 
+    def describe(self, size: Grid, args: dict[str, Any]) -> dict[str, Any]:
+        return {"class": type(self.model).__name__, "config": {**self.model.config.to_dict(), "image_size": list(size)}}
+
+    @classmethod
+    def build(cls, about: dict[str, Any]) -> nn.Module:
+        found = _model_class(about["class"])
+        model: nn.Module = found(_config(found, about["config"]))
+        return model
+
 
 def attend(
-    attention: Any, position: Any, hidden_states: Tensor, attention_mask: Tensor | None = None, **kwargs: Any
+    attention: Any, position: PositionCall, hidden_states: Tensor, attention_mask: Tensor | None = None, **kwargs: Any
 ) -> tuple[Tensor, Tensor | None]:
-    """What `ViTAttention.forward` does, with positions."""
+    """Run `ViTAttention.forward` with positions, by the attention implementation that the config names."""
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
     from transformers.models.vit.modeling_vit import eager_attention_forward
 
@@ -108,3 +114,34 @@ def attend(
         **kwargs,
     )
     return attention.o_proj(join_heads(mixed)), weights
+
+
+def with_weights(name: str, config: dict[str, Any], state: dict[str, Tensor]) -> nn.Module:
+    """Build a model and load weights that are named as in transformers' files, which differ from the model's names.
+
+    Raises:
+        LoopeError: if weights are missing, unknown or of another shape.
+    """
+    cls = _model_class(name)
+    model, found = cls.from_pretrained(None, config=_config(cls, config), state_dict=state, output_loading_info=True)
+    wrong = sorted(str(key) for kind in ("missing_keys", "unexpected_keys", "mismatched_keys") for key in found[kind])
+    require(not wrong, f"The weights are not those of a {name} with this configuration; see {', '.join(wrong[:3])}.")
+    made: nn.Module = model
+    return made
+
+
+def _model_class(name: str) -> Any:
+    try:
+        import transformers
+        from transformers import DeiTPreTrainedModel, ViTPreTrainedModel
+    except ImportError:
+        raise MissingPackageError("The file's model is one of transformers': pip install 'loope[models]'.") from None
+
+    cls = getattr(transformers, name, None)
+    known = isinstance(cls, type) and issubclass(cls, (ViTPreTrainedModel, DeiTPreTrainedModel))
+    require(known, f"transformers has no ViT or DeiT model class {name!r}.")
+    return cls
+
+
+def _config(cls: Any, config: dict[str, Any]) -> Any:
+    return cls.config_class.from_dict({key: value for key, value in config.items() if "attn_implementation" not in key})

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from loope.core.errors import LoopeError, one_of, require
+from loope.core.errors import LoopeError, MissingPackageError, one_of, require
 from loope.lab.data.images.cifar import read_cifar100
 from loope.lab.data.images.layouts import read_class_list, read_folders, read_pets
 
@@ -88,7 +88,7 @@ def _require_packages() -> None:
         import timm  # noqa: F401
         import torchvision  # noqa: F401
     except ImportError:
-        raise LoopeError("Images need torchvision and timm: pip install 'loope[train]'.") from None
+        raise MissingPackageError("Images need torchvision and timm: pip install 'loope[train]'.") from None
 
 
 def _find_pets(root: Path) -> Images | None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from loope.core.errors import LoopeError, require
+from loope.core.errors import LoopeError, MissingPackageError, require
 from loope.core.images import ImageError, read_image
 from loope.core.limits import MOST_TRAINING_PIXELS
 from loope.segmentation.labels import Labels
@@ -90,7 +90,7 @@ def require_torchvision() -> None:
     try:
         import torchvision  # noqa: F401
     except ImportError:
-        raise LoopeError("Segmentation data need torchvision: pip install 'loope[train]'.") from None
+        raise MissingPackageError("Segmentation data need torchvision: pip install 'loope[train]'.") from None
 
 
 def _read(path: Path, mode: str | None) -> Tensor:

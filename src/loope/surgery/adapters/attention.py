@@ -1,4 +1,4 @@
-"""The attention modules of timm, with positions: their own projections, norms and dropout, one fused kernel."""
+"""Forward passes of attention modules with positions: the modules' own layers around one fused kernel."""
 
 from __future__ import annotations
 
@@ -9,19 +9,22 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from loope.core.errors import require
-from loope.surgery.masks import add_masks
+from loope.surgery.adapters.base import PositionCall
 
 
 def attend(
     attention: Any,
-    position: Any,
+    position: PositionCall,
     x: Tensor,
     rope: Tensor | None = None,
     attn_mask: Tensor | None = None,
     is_causal: bool = False,
     shared_rel_pos_bias: Tensor | None = None,
 ) -> Tensor:
-    """`Attention`, `AttentionRope`, `EvaAttention` and BEiT's attention in one: they differ in what they leave out."""
+    """Run timm's `Attention`, `AttentionRope`, `EvaAttention` or BEiT's attention with positions.
+
+    One function serves all four, since each has a subset of the same steps.
+    """
     require(
         not is_causal, "Causal attention has no meaning with positions on a grid; call the model without is_causal."
     )
@@ -43,28 +46,31 @@ def attend(
 
 
 def project(attention: Any, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries, keys and values, `(B, heads, tokens, d)` each.
+    """Compute queries, keys and values, `(B, heads, tokens, d)` each.
 
-    The layers are called as modules, never read for their weights: hooks, LoRA and quantised layers must act.
+    Layers are called as modules instead of reading their weights, so that hooks, LoRA and quantized layers take effect.
     """
     heads = attention.num_heads
     if attention.qkv is None:
         q, k, v = (_heads(layer(x), attention) for layer in (attention.q_proj, attention.k_proj, attention.v_proj))
     else:
         packed = attention.qkv(x)
-        if getattr(attention, "q_bias", None) is not None:  # EVA and BEiT keep the bias beside a layer that has none
+        if getattr(attention, "q_bias", None) is not None:  # EVA and BEiT store the bias outside the layer
             bias = torch.cat((attention.q_bias, attention.k_bias, attention.v_bias))
             packed = packed + bias.to(packed.dtype)
         q, k, v = packed.reshape(*x.shape[:2], 3, heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
     if hasattr(attention, "q_norm"):
         q, k = attention.q_norm(q), attention.k_norm(k)
-    if k.shape[1] != heads:  # fewer heads for keys and values than for queries
+    if k.shape[1] != heads:  # grouped-query attention
         k, v = (each.repeat_interleave(heads // each.shape[1], dim=1) for each in (k, v))
     return q, k, v
 
 
-def attend_talking_heads(attention: Any, position: Any, x: Tensor) -> Tensor:
-    """CaiT's attention mixes the heads' scores before and after the softmax, so no fused kernel fits it."""
+def attend_talking_heads(attention: Any, position: PositionCall, x: Tensor) -> Tensor:
+    """Run CaiT's talking-heads attention with positions.
+
+    It mixes the heads' scores before and after the softmax, so no fused kernel applies.
+    """
     batch, tokens, dim = x.shape
     q, k, v = attention.qkv(x).reshape(batch, tokens, 3, attention.num_heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
     q, k, bias = position(q, k)
@@ -78,14 +84,30 @@ def attend_talking_heads(attention: Any, position: Any, x: Tensor) -> Tensor:
 
 
 def join_heads(mixed: Tensor) -> Tensor:
-    """`(B, tokens, heads, d)` to `(B, tokens, D)`.
+    """Reshape `(B, tokens, heads, d)` to `(B, tokens, D)`.
 
-    Which fused kernel runs, and so how its result lies in memory, depends on whether the bias wants gradients; a graph
-    that was captured without them must not rely on it.
+    The memory layout of the fused kernel's result depends on whether the bias requires gradients; a graph captured
+    without gradients must not rely on it.
     """
     if torch.compiler.is_compiling():
         mixed = mixed.clone(memory_format=torch.contiguous_format)
     return mixed.flatten(2)
+
+
+def add_masks(a: Tensor | None, b: Tensor | None) -> Tensor | None:
+    """Add two masks, each additive or boolean (True: visible); None stands for no mask."""
+    if a is None or b is None:
+        return b if a is None else a
+    dtype = b.dtype if a.dtype == torch.bool else a.dtype
+    return _additive(a, dtype) + _additive(b, dtype)
+
+
+def _additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    if mask.dtype != torch.bool:
+        return mask
+    return torch.zeros_like(mask, dtype=dtype if dtype.is_floating_point else torch.float32).masked_fill(
+        ~mask, float("-inf")
+    )
 
 
 def _heads(x: Tensor, attention: Any) -> Tensor:

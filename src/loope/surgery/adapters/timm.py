@@ -1,0 +1,114 @@
+"""What the adapters of timm's models share, among them how `timm.create_model` builds a model again."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, ClassVar
+
+from torch import nn
+
+from loope.core.errors import MissingPackageError, require
+from loope.core.grid import Grid, as_grid
+from loope.surgery.adapters import attention as attentions
+from loope.surgery.adapters.base import Adapter, Branch, PositionCall, Slot, WrapperAdapter, register_adapter
+
+
+def is_timm(model: nn.Module, module: str, *classes: str) -> bool:
+    """Return whether `model` is an instance of one of timm's classes, without importing timm."""
+    home = sys.modules.get(f"timm.models.{module}")
+    return home is not None and isinstance(model, tuple(getattr(home, name) for name in classes))
+
+
+def square(patch_size: Any) -> int:
+    """Return the side of a patch.
+
+    Raises:
+        LoopeError: if patches are not square.
+    """
+    height, width = as_grid(patch_size, "patch_size")
+    require(height == width, f"Patches must be square, got {height}x{width}.")
+    return height
+
+
+class BuiltByTimm(Adapter):
+    """Describes and builds models of `timm.create_model`."""
+
+    model: Any
+    library: ClassVar[str] = "timm"
+
+    def describe(self, size: Grid, args: dict[str, Any]) -> dict[str, Any]:
+        model = self.model
+        about = getattr(model, "pretrained_cfg", None) or {}
+        name = ".".join(part for part in (about.get("architecture"), about.get("tag")) if part)
+        require(
+            bool(name),
+            f"Can only save models made by timm.create_model, which this {type(model).__name__} was not; for others "
+            "write an adapter with `describe` and `build`, or use safetensors.torch.save_model.",
+        )
+        found: dict[str, Any] = {"img_size": list(size), "in_chans": self.branches()[0].channels}
+        if hasattr(model, "num_classes"):
+            found["num_classes"] = model.num_classes
+        else:  # `features_only=True`: there is no head
+            found |= {"features_only": True, "out_indices": list(model.out_indices)}
+        return {"name": name, "args": {**found, **args}}
+
+    @classmethod
+    def build(cls, about: dict[str, Any]) -> nn.Module:
+        try:
+            import timm
+        except ImportError:
+            raise MissingPackageError("The file's model is one of timm's: pip install 'loope[models]'.") from None
+
+        # A name with a scheme, or an argument that names a file, would make timm read files or addresses.
+        require(timm.is_model(about["name"]), f"timm has no model {about['name']!r}.")
+        args = {key: tuple(value) if isinstance(value, list) else value for key, value in about["args"].items()}
+        outside = [key for key in args if key.startswith(("pretrained", "checkpoint", "cache"))]
+        require(not outside, f"A model cannot be built with {', '.join(outside)} from a checkpoint.")
+        create: Any = timm.create_model
+        model: nn.Module = create(about["name"], pretrained=False, **args)
+        return model
+
+
+class TimmAdapter(BuiltByTimm):
+    """Base class for timm's families."""
+
+    def one_branch(self, **special: Any) -> list[Branch]:
+        """Return the branch of a model with one sequence of tokens; `special` has what differs between families."""
+        model = self.model
+        return [
+            Branch(
+                patch_embed=model.patch_embed,
+                blocks=list(model.blocks),
+                # A block without `attn` stands for its attention, so that `known_attentions` refuses it.
+                attentions=[getattr(block, "attn", block) for block in model.blocks],
+                dim=model.embed_dim,
+                heads=getattr(getattr(model.blocks[0], "attn", None), "num_heads", 1),
+                grid=Grid(*model.patch_embed.grid_size),
+                patch_size=square(model.patch_embed.feat_ratio(as_scalar=False)),  # includes a hybrid's CNN stem
+                channels=getattr(model, "in_chans", 3),
+                table=Slot(model, "pos_embed"),
+                entry=getattr(model, "norm_pre", model.pos_drop),  # without a table, `pos_drop` is not called
+                **special,
+            )
+        ]
+
+    def attend(self, attention: nn.Module, position: PositionCall, *args: Any, **kwargs: Any) -> Any:
+        return attentions.attend(attention, position, *args, **kwargs)
+
+    def known_attentions(self) -> tuple[type, ...]:
+        from timm.layers import Attention, AttentionRope
+
+        return Attention, AttentionRope
+
+
+@register_adapter
+class FeaturesAdapter(BuiltByTimm, WrapperAdapter):
+    """Feature extractors of `timm.create_model(..., features_only=True)` around a transformer."""
+
+    @classmethod
+    def matches(cls, model: nn.Module) -> bool:
+        return is_timm(model, "_features", "FeatureGetterNet")
+
+    def inner(self) -> nn.Module:
+        inner: nn.Module = self.model.model
+        return inner
