@@ -113,7 +113,7 @@ def saved(tmp_path):
         (lambda told, state: told.update(dtype="float64"), "float64"),
         (lambda told, state: told.update(dtype="complex128"), "complex128"),
         (lambda told, state: told.update(dtype="save"), "save"),
-        (lambda told, state: told.update(size=[32_000, 32_000]), "4000x4000"),
+        (lambda told, state: told.update(size=[32_000, 32_000]), "32000x32000"),
         (lambda told, state: state.update({f"t{n}": torch.zeros(0) for n in range(3000)}), "2,048 tensors"),
     ],
 )
