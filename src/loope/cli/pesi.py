@@ -98,11 +98,12 @@ def pesi(
 
 def _encoder_row(name: str, grid: Grid, dim: int, directions: int) -> Measured:
     from loope.encoders import create_encoder
+    from loope.encoders.describe import usual_heads
     from loope.encoders.similarity import encoder_similarity
     from loope.pesi_metric.published import published
     from loope.pesi_metric.summary import summarize
 
-    encoder = create_encoder(name, dim, grid, patch_size=16, heads=max(1, dim // 64), depth=12)
+    encoder = create_encoder(name, dim, grid, patch_size=16, heads=usual_heads(dim), depth=12)
     scores = summarize(encoder_similarity(encoder), grid, directions)
     return Measured(name, grid, dim, scores, published(name, grid, dim, directions))
 
