@@ -34,7 +34,7 @@ TYPED = {
     "segment picture.png --checkpoint model.safetensors": "models,plots",
     "status": None,
     "tables": None,
-    "three-cell export probe --size 20": "export",
+    "three-cell export probe --size 20": None,
     "three-cell show --count 1 --grid 3x3": None,
     "three-cell show --draw cells.png": "plots",
 }
@@ -81,7 +81,7 @@ def run(alone, *command):
 
 
 def test_nothing_but_the_base_is_there(alone):
-    look = "from importlib.util import find_spec as f; print(*(n for n in ('numpy', 'timm', 'rich', 'loope') if f(n)))"
+    look = "from importlib.util import find_spec as f; print(*(n for n in ('pandas', 'timm', 'rich', 'loope') if f(n)))"
     assert run(alone, "python", "-c", look).stdout.split() == ["rich", "loope"]
 
 

@@ -1,6 +1,8 @@
 """Random command lines end in an answer or in a message, never in a traceback, and soon."""
 
 import resource
+import signal
+import time
 import traceback
 
 import pytest
@@ -45,6 +47,18 @@ def check(lines):
                     found[told] = f"exit code {code}: {said}"
     if found:
         pytest.fail("\n\n".join(f"{told}\n{fault}" for told, fault in found.items()), pytrace=False)
+
+
+@pytest.mark.parametrize("timer", fuzzing.LIMIT)
+def test_a_line_that_does_not_end_is_noticed(timer, monkeypatch):
+    def endless():
+        while True:
+            time.sleep(0) if timer == signal.ITIMER_PROF else time.sleep(0.01)
+
+    monkeypatch.setattr(fuzzing.cli, "main", endless)
+    monkeypatch.setattr(fuzzing, "LIMIT", {**fuzzing.LIMIT, timer: 0.05})
+    with pytest.raises(fuzzing.TooLong):
+        fuzzing.run(["tables"], {}, "utf-8")
 
 
 def test_a_sample_of_lines(furnished):

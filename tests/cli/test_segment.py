@@ -196,11 +196,11 @@ def test_what_goes_wrong_is_said(checkpoint, photo, tmp_path, monkeypatch, capsy
     classifier = timm.create_model("vit_tiny_patch16_224", depth=1)
     loope.attach(classifier, "gilbert")
     other = loope.save(classifier, tmp_path / "c.safetensors", model_args={"depth": 1})
-    assert "holds a VisionTransformer, which does not segment" in fails(photo, "--checkpoint", other)
+    assert "holds a VisionTransformer" in fails(photo, "--checkpoint", other)
     grey = SETR(vit(in_chans=1), 3)
     loope.attach(grey, "gilbert")
     loope.save(grey, tmp_path / "g.safetensors", model_args=ARGS)
-    assert "is for images of 1 channels" in fails(photo, "--checkpoint", tmp_path / "g.safetensors")
+    assert "images of 1 channels" in fails(photo, "--checkpoint", tmp_path / "g.safetensors")
     assert not (tmp_path / "out").exists()
     monkeypatch.setattr(sys, "argv", ["loope", "segment", str(photo), "--checkpoint", str(other)])
     with pytest.raises(SystemExit) as ended:

@@ -1,5 +1,8 @@
 """Errors, registry, grid, ranks, files."""
 
+import json
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -7,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import rankdata, spearmanr
 
-from loope.core.errors import LoopeError, nearest_first, require_multiple, unknown
+from loope.core.errors import LoopeError, nearest_first, one_of, require_multiple, unknown
 from loope.core.files import write_atomic
 from loope.core.grid import Grid, as_grid, as_positive, as_size
+from loope.core.plain import to_json
 from loope.core.ranks import average_ranks, spearman
 from loope.core.registry import Registry
 
@@ -114,3 +118,29 @@ def test_unknown_names_of_any_length_are_told_shortly():
     told = str(unknown("order", "g" * 100_000, ["gilbert", "raster"]))
     assert "gilbert" in told
     assert len(told) < 1000
+
+
+@pytest.mark.parametrize("value", [10**30, -(10**30), pytest.param(10**5000, id="5001 digits"), 2**63])
+def test_whole_numbers_beyond_what_a_tensor_can_have(value):
+    for read in (lambda: as_grid(value), lambda: as_grid((2, value)), lambda: as_size(value, "size")):
+        with pytest.raises(LoopeError, match="must"):
+            read()
+
+
+@pytest.mark.parametrize("name", [[], {}, None, 3, torch.ones(2), object()])
+def test_names_that_are_none(name):
+    with pytest.raises(LoopeError, match="Unknown shape"):
+        Registry("shape")[name]
+    with pytest.raises(LoopeError, match="Unknown colour"):
+        one_of("colour", name, ["red"])
+    with pytest.raises(LoopeError, match="must be a string"):
+        Registry("shape").register(name)(len)
+
+
+def test_json_has_no_nan():
+    told = to_json({"mean": math.nan, "rows": [(math.inf, 1.5), {"n": -math.inf}], "name": "x"})
+    assert json.loads(told, parse_constant=pytest.fail) == {
+        "mean": None,
+        "rows": [[None, 1.5], {"n": None}],
+        "name": "x",
+    }

@@ -149,3 +149,35 @@ def test_what_an_encoder_does_not_read_is_an_error():
         loope.encoder_similarity(make("peg", GRID), tokens=given.tokens[:, :5])
     with pytest.raises(loope.LoopeError, match="Expected images of"):
         loope.encoder_similarity(make("loope", GRID), images=given.images[..., :8])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda x: x * math.nan, "must be finite"),
+        (lambda x: x[:0], "at least one sample"),
+        (lambda x: x.to(torch.float8_e4m3fn), "got torch.float8_e4m3fn"),
+        (lambda x: x > 0, "got torch.bool"),
+        (lambda x: x.cfloat(), "got torch.complex64"),
+        (lambda x: x.to("meta"), "device meta"),
+        (lambda x: x[0], "must have shape"),
+        (lambda x: x.tolist(), "must be a tensor"),
+    ],
+)
+def test_tokens_and_images_that_cannot_be_compared(change, message):
+    with pytest.raises(loope.LoopeError, match=f"`tokens` .*{message}"):
+        loope.encoder_similarity(loope.create_encoder("peg", 8, 2), tokens=change(torch.rand(1, 4, 8)))
+    reader = loope.create_encoder("loope", 8, 2, patch_size=4)
+    with pytest.raises(loope.LoopeError, match=f"`images` .*{message}"):
+        loope.encoder_similarity(reader, images=change(torch.rand(1, 3, 8, 8)))
+
+
+def test_weights_that_are_nan_or_not_there():
+    encoder = loope.create_encoder("learned", 8, 2)
+    torch.nn.init.constant_(encoder.table, math.nan)
+    with pytest.raises(loope.LoopeError, match="'learned' gives similarities that are NaN"):
+        loope.encoder_similarity(encoder)
+    with pytest.raises(loope.LoopeError, match="device meta"):
+        loope.encoder_similarity(encoder.to("meta"))
+    with pytest.raises(loope.LoopeError, match=r"must be a loope\.PositionalEncoder"):
+        loope.encoder_similarity(torch.nn.Identity())

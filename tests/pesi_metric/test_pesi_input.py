@@ -21,9 +21,12 @@ import loope
         (torch.rand(0, 2, 2, 8), "must not be empty"),
         (torch.rand(2, 2, 0), "must not be empty"),
         (torch.rand(2, 2, 4, dtype=torch.complex64), "must be real, got torch.complex64; use torch.view_as_real"),
-        (torch.ones(2, 2, 4, dtype=torch.int64), r"floating point, got torch.int64; use .float\(\)"),
+        (torch.ones(2, 2, 4, dtype=torch.int64), r"floating point .* got torch.int64; use .float\(\)"),
         (torch.ones(2, 2, 4, dtype=torch.bool), "floating point"),
-        ([[1.0]], "must be a tensor of shape .* got list"),
+        (torch.zeros(2, 2, 4).to(torch.float8_e4m3fn), "got torch.float8_e4m3fn"),
+        (torch.empty(2, 2, 4, device="meta"), "device meta"),
+        (torch.rand(2, 2, 4).to_sparse(), "must be dense, got torch.sparse_coo"),
+        ([[1.0]], "must be a tensor of shape"),
     ],
 )
 def test_embeddings_that_cannot_be_measured(embedding, message):
@@ -43,6 +46,8 @@ def test_embeddings_that_cannot_be_measured(embedding, message):
         (-torch.full((6, 6), math.inf), (2, 3), "must be finite"),
         (torch.rand(6, 6).cfloat(), (2, 3), "must be real"),
         (torch.ones(6, 6, dtype=torch.int32), (2, 3), "floating point"),
+        (torch.zeros(6, 6).to(torch.float8_e5m2), (2, 3), "got torch.float8_e5m2"),
+        (torch.empty(6, 6, device="meta"), (2, 3), "device meta"),
     ],
 )
 def test_similarities_that_cannot_be_measured(similarity, grid, message):

@@ -170,3 +170,10 @@ def test_padding_is_where_the_model_pads():
     predict(model, pixels)
     assert seen["images"].shape == (1, 3, 40, 48)
     assert torch.equal(seen["images"][..., :37, :42], pixels)
+
+
+def test_options_that_follow_from_the_model_are_refused_in_words():
+    model = make("ViT")
+    with pytest.raises(loope.LoopeError, match="`grid` of the encoder 'learned'"):
+        loope.attach(model, [("learned", {"grid": 5})])
+    assert not hasattr(model, "loope")

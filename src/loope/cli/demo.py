@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +9,7 @@ import typer
 
 from loope.cli.options import MOST_JOBS, MOST_SEED, JsonOption
 from loope.cli.text import as_text
+from loope.core.plain import to_json
 
 if TYPE_CHECKING:
     from typing import Any
@@ -58,9 +58,7 @@ def demo(
     model = write_model(runs[0], out)  # None for runs of an earlier version
     if as_json:
         scores = {name: result["metrics"] for name, result in results.items()}
-        typer.echo(
-            json.dumps({"report": str(report), "model": str(model) if model else None, "scores": scores}, indent=2)
-        )
+        typer.echo(to_json({"report": str(report), "model": str(model) if model else None, "scores": scores}))
         return
     console.print(_table(results))
     console.print(f"Report with figures: [bold]{as_text(report)}[/bold]")

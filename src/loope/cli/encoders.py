@@ -1,12 +1,12 @@
 """`loope encoders`: list the encoders."""
 
-import json
 from typing import Annotated
 
 import typer
 
 from loope.cli.options import JsonOption, busy, read_grid
 from loope.core.limits import MOST_CELLS_COMPARED, MOST_DIM, require_cells
+from loope.core.plain import to_json
 
 
 def encoders(
@@ -32,7 +32,7 @@ def encoders(
 
         rows = describe(size, dim, pattern)
     if as_json:
-        typer.echo(json.dumps([row._asdict() for row in rows], indent=2))
+        typer.echo(to_json([row._asdict() for row in rows]))
         return
     table = Table("encoder", "kind", "parameters", "paper", "options", title=f"Encoders at {grid}, width {dim}")
     for row in rows:

@@ -35,6 +35,8 @@ def explore(
     from loope.core.errors import LoopeError
 
     try:
+        import torch
+
         from loope.explorer.app import create_app
         from loope.explorer.middleware import is_loopback
         from loope.explorer.server import create_server
@@ -56,8 +58,9 @@ def explore(
         )
     if browser:
         _open(address)
-    # Requests are small and two workers share the cores. Must be set before torch is imported.
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    # Responses are small and computed side by side: threads within one would only slow them down.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # for processes that this one starts
+    torch.set_num_threads(1)
     create_server(create_app(local)).run(sockets=[listening])
 
 

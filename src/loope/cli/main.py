@@ -2,7 +2,6 @@
 
 import os
 import sys
-import warnings
 from io import TextIOWrapper
 from typing import Annotated
 
@@ -61,8 +60,6 @@ def main() -> None:
     Exit codes: 0, success; 1, a failure, such as a failed run or a full disk; 2, a usage error; 3, another process is
     training the remaining runs; 130, interrupted.
     """
-    # Torch warns without NumPy, which the base installation does not need.
-    warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
     # Print a question mark for a character that the terminal cannot encode, instead of failing.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):

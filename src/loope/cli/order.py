@@ -1,12 +1,12 @@
 """`loope order`: compare and draw patch orders."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from loope.cli.options import JsonOption, busy, read_grid, require_drawing
+from loope.core.plain import to_json
 
 
 def order(
@@ -42,9 +42,8 @@ def order(
 
         write_atomic(draw, plots.png(plots.orders(chosen)))
     if as_json:
-        # JSON has no NaN: a score that is undefined on a small grid is null.
-        rows = {name: {k: v if v == v else None for k, v in s._asdict().items()} for name, s in scores.items()}
-        typer.echo(json.dumps({"grid": list(size), "orders": rows}, indent=2))
+        rows = {name: score._asdict() for name, score in scores.items()}
+        typer.echo(to_json({"grid": list(size), "orders": rows}))  # a score that is undefined on a small grid is null
         return
     table = Table("order", "neighbour distance", "kept", "rank correlation", title=f"Patch orders on {size}")
     for name, score in scores.items():

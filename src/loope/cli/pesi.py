@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -12,6 +10,7 @@ import typer
 from loope.cli.options import MOST_SEED, JsonOption, busy, read_grid
 from loope.cli.text import as_text
 from loope.core.limits import MOST_DIM
+from loope.core.plain import to_json
 
 if TYPE_CHECKING:
     from loope.core.grid import Grid
@@ -91,7 +90,7 @@ def pesi(
             rows.append(_encoder_row(name, size or Cells(14, 14), dim, directions))
     if as_json:
         document = {"directions": directions, "rows": [_as_json(row) for row in rows], "set_aside": unused}
-        typer.echo(json.dumps(document, indent=2))
+        typer.echo(to_json(document))
         return
     _print(rows, directions)
     if unused and table is None:
@@ -142,10 +141,8 @@ def _row(name: str, measured: Positions, directions: int) -> Measured:
 
 
 def _as_json(row: Measured) -> dict[str, object]:
-    # JSON has no infinity: such a score is null.
-    scores = {name: score if math.isfinite(score) else None for name, score in row.scores._asdict().items()}
     paper = None if row.paper is None else row.paper._asdict()
-    return {"name": row.name, "grid": list(row.grid), "dim": row.dim, **scores, "published": paper}
+    return {"name": row.name, "grid": list(row.grid), "dim": row.dim, **row.scores._asdict(), "published": paper}
 
 
 def _print(rows: list[Measured], directions: int) -> None:

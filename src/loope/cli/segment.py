@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +9,7 @@ import typer
 
 from loope.cli.options import JsonOption, busy
 from loope.cli.text import as_text
+from loope.core.plain import to_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,7 +65,7 @@ def segment(
     if as_json:
         classes = [{"name": name, "colour": list(colour), "share": share} for name, colour, share in rows]
         shown = {name: str(path) for name, path in files.items()}
-        typer.echo(json.dumps({"size": list(mask.shape), "files": shown, "classes": classes}, indent=2))
+        typer.echo(to_json({"size": list(mask.shape), "files": shown, "classes": classes}))
         return
     console = Console()
     for name, colour, share in rows:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
@@ -20,6 +19,7 @@ from loope.cli.options import (
 )
 from loope.cli.text import as_text
 from loope.core.errors import require
+from loope.core.plain import to_json
 
 
 def status(
@@ -57,7 +57,7 @@ def status(
             for name, found in progress.items()
             for each in found
         ]
-        typer.echo(json.dumps(rows, indent=2))
+        typer.echo(to_json(rows))
         return
     console = Console()
     shown = Table("table", *STATES, title=f"{preset}, seeds {as_text(seeds)}")

@@ -1,10 +1,9 @@
 """`loope tables`: the tables that can be run."""
 
-import json
-
 import typer
 
 from loope.cli.options import JsonOption
+from loope.core.plain import to_json
 
 
 def tables(as_json: JsonOption = False) -> None:
@@ -24,7 +23,7 @@ def tables(as_json: JsonOption = False) -> None:
         counts = {preset: len({entry.run.key for entry in found.entries(preset)}) for preset in PRESETS}
         rows.append({"name": name, "title": found.title, "runs": counts})
     if as_json:
-        typer.echo(json.dumps(rows, indent=2))
+        typer.echo(to_json(rows))
         return
     shown = Table("table", "shows", *(f"{preset} runs" for preset in PRESETS))
     for row in rows:

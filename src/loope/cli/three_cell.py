@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +11,7 @@ from loope.cli.options import JsonOption, busy, read_grid, require_drawing
 from loope.cli.text import as_text
 from loope.core.errors import require
 from loope.core.limits import MOST_PIXELS, MOST_SAMPLES
+from loope.core.plain import to_json
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -71,7 +71,7 @@ def show(
             {"cells": cells, "label": label, "answers": in_words(label)}
             for cells, label in zip(data.cells[:count].tolist(), data.labels[:count].tolist(), strict=True)
         ]
-        typer.echo(json.dumps({"grid": list(data.grid), "samples": rows}, indent=2))
+        typer.echo(to_json({"grid": list(data.grid), "samples": rows}))
         return
     console = Console()
     console.print(Columns([_sample(data, index) for index in range(count)], padding=(1, 4)))
@@ -115,13 +115,9 @@ def export(
         console.print("Interrupted. Rerun the same command to resume.")
         raise typer.Exit(130) from None
     if as_json:
-        document = {
-            "folder": str(folder),
-            "card": str(card),
-            "samples": len(data),
-            "majority_rates": data.majority_rates(),
-        }
-        typer.echo(json.dumps(document, indent=2))
+        rates = data.majority_rates()
+        document = {"folder": str(folder), "card": str(card), "samples": len(data), "majority_rates": rates}
+        typer.echo(to_json(document))
         return
     rates = ", ".join(f"{task} {rate:.1%}" for task, rate in data.majority_rates().items())
     console.print(f"{len(data):,} samples in [bold]{as_text(folder)}[/bold], described in {as_text(card.name)}.")

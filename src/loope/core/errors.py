@@ -30,17 +30,27 @@ def nearest_first(name: str, names: Iterable[str]) -> list[str]:
     return sorted(names, key=distance)
 
 
+def told(value: object) -> str:
+    """What came, for a message: its type where it is an object, and else its text, shortened."""
+    if not isinstance(value, str | bytes | int | float | complex | list | tuple | dict | set | None):
+        return f"an object of type {type(value).__name__}"
+    try:
+        text = repr(value)
+    except Exception:  # whole numbers of thousands of digits have no text, nor have some that others define
+        return f"an object of type {type(value).__name__}"
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+
+
 def unknown(what: str, name: object, names: Iterable[str]) -> LoopeError:
     """The error for a name that does not exist, listing those that do, nearest first."""
-    told = repr(name)
-    shown = told if len(told) <= LONGEST else f"{told[:LONGEST]}..."
-    return LoopeError(f"Unknown {what} {shown}; use one of: {', '.join(nearest_first(str(name), names))}.")
+    known = nearest_first(name if isinstance(name, str) else "", names)
+    return LoopeError(f"Unknown {what} {told(name)}; use one of: {', '.join(known)}.")
 
 
 def one_of(what: str, value: object, choices: Iterable[str]) -> None:
     """Raise `LoopeError` unless `value` is among `choices`."""
     choices = list(choices)
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         raise unknown(what, value, choices)
 
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from loope.core.errors import LoopeError
+from loope.core.errors import LoopeError, told
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 GridLike: TypeAlias = int | Sequence[int]
+
+MOST_CELLS = 2**26  # of a grid, 8192x8192: beyond, an order alone takes more than half a gigabyte
+LARGEST = sys.float_info.max
+MOST = 2**31 - 1  # of any other size
 
 
 class Grid(NamedTuple):
@@ -67,27 +72,31 @@ def as_grid(grid: GridLike, name: str = "grid") -> Grid:
         height, width = (operator.index(side) for side in sides)
         if isinstance(grid, bool):
             raise TypeError
-    except (TypeError, ValueError):
+    except Exception:  # whatever the value does when it is asked for a whole number
         raise LoopeError(
-            f"`{name}` must be a whole number or a (height, width) pair of them, got {grid!r}; use {name}=(14, 14)."
+            f"`{name}` must be a whole number or a (height, width) pair of them, got {told(grid)}; use {name}=(14, 14)."
         ) from None
     if height < 1 or width < 1:
-        raise LoopeError(f"`{name}` must be at least 1x1, got {height}x{width}; use positive sizes.")
+        raise LoopeError(f"`{name}` must be at least 1x1, got {told(height)}x{told(width)}; use positive sizes.")
+    if height * width > MOST_CELLS:
+        raise LoopeError(f"`{name}` must have at most {MOST_CELLS:,} cells, got {told(height)}x{told(width)}.")
     return Grid(height, width)
 
 
-def as_size(value: Any, name: str, least: int = 1) -> int:
-    """Read a whole number from `least` up.
+def as_size(value: Any, name: str, least: int = 1, most: int = MOST) -> int:
+    """Read a whole number from `least` to `most`.
 
     Raises:
         LoopeError: for anything else.
     """
     try:
         size = operator.index(value)
-    except TypeError:
+    except Exception:  # whatever the value does when it is asked for a whole number
         size = least - 1
     if size < least or isinstance(value, bool):
-        raise LoopeError(f"`{name}` must be a whole number from {least} up, got {value!r}.")
+        raise LoopeError(f"`{name}` must be a whole number from {least} up, got {told(value)}.")
+    if size > most:
+        raise LoopeError(f"`{name}` must be at most {most:,}, got {told(value)}.")
     return size
 
 
@@ -97,6 +106,6 @@ def as_positive(value: Any, name: str) -> float:
     Raises:
         LoopeError: for anything else.
     """
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-        raise LoopeError(f"`{name}` must be a positive number, got {value!r}.")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= LARGEST:
+        raise LoopeError(f"`{name}` must be a positive number, got {told(value)}.")
     return float(value)

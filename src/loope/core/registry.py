@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Generic, TypeVar
 
-from loope.core.errors import LoopeError, require, unknown
+from loope.core.errors import LoopeError, require, told, unknown
 
 T = TypeVar("T", bound=Callable[..., Any])
 
@@ -33,6 +33,7 @@ class Registry(Generic[T]):
         """
 
         def file(maker: T) -> T:
+            require(isinstance(name, str), f"The name of a {self.what} must be a string, got {told(name)}.")
             require(
                 replace or name not in self._makers,
                 f"The {self.what} {name!r} is registered already; choose another name or pass replace=True.",
@@ -44,10 +45,11 @@ class Registry(Generic[T]):
 
     def names(self, pattern: str = "*") -> list[str]:
         """All names that match a shell-style `pattern`, in the order they were registered."""
+        require(isinstance(pattern, str), f"A pattern must be a string such as '*', got {told(pattern)}.")
         return [name for name in self._makers if fnmatchcase(name, pattern)]
 
     def __getitem__(self, name: str) -> T:
-        if name not in self._makers:
+        if not isinstance(name, str) or name not in self._makers:
             raise unknown(self.what, name, self._makers)
         return self._makers[name]
 

@@ -13,6 +13,7 @@ from loope.core.grid import Grid, GridLike, as_grid, as_size
 from loope.core.registry import Registry
 from loope.encoders.constants import Constants
 
+MOST_DIM = 2**20  # width of tokens
 # Where each hook acts, in the words of the documentation.
 KINDS = {"embed": "additive", "mix": "conditional", "rotate": "rotary", "bias": "bias"}
 
@@ -41,7 +42,7 @@ class PositionalEncoder(nn.Module):
 
     def __init__(self, dim: int, grid: GridLike):
         super().__init__()
-        self.dim = as_size(dim, "dim")
+        self.dim = as_size(dim, "dim", most=MOST_DIM)
         self.grid = as_grid(grid)
         # Follows `.to(...)`, so that encoders without parameters know their device and dtype too.
         self.register_buffer("_anchor", torch.empty(0), persistent=False)

@@ -7,10 +7,11 @@ import copy
 import torch
 from torch import Tensor
 
-from loope.core.errors import LoopeError, require
+from loope.core.errors import LoopeError, require, told
 from loope.core.grid import GridLike, as_grid
 from loope.core.limits import require_comparable
 from loope.core.ranks import round_off
+from loope.core.tensors import as_real
 from loope.encoders.base import PositionalEncoder
 
 
@@ -47,24 +48,43 @@ def encoder_similarity(
     Raises:
         LoopeError: for images or tokens that the encoder does not read, or a grid that is too large.
     """
+    require(
+        isinstance(encoder, PositionalEncoder), f"`encoder` must be a loope.PositionalEncoder, got {told(encoder)}."
+    )
+    require(
+        not any(each.is_meta for each in (*encoder.parameters(), *encoder.buffers())),
+        f"{encoder.name!r} is on the device meta and has no values to compare; move it with to_empty, or make it anew.",
+    )
     place = encoder.grid if grid is None else as_grid(grid)
     require_comparable(place)
     measured = copy.deepcopy(encoder).double().eval()
     with torch.no_grad(), torch.autocast(encoder._anchor.device.type, enabled=False):
         if images is not None:
             _needs(encoder, "embed", "images")
-            similarity = _cosines(measured(images.double(), place))
+            shown = _finite(as_real(images, "images", (4,), "(B, C, H, W)"), "images")
+            similarity = _cosines(measured(shown.double(), place))
         elif tokens is not None:
             _needs(encoder, "mix", "tokens")
+            given = _finite(as_real(tokens, "tokens", (3,), f"(B, {place.size}, {encoder.dim})"), "tokens")
             require(
-                tokens.dim() == 3 and tokens.shape[1:] == (place.size, encoder.dim) and len(tokens) > 0,
-                f"`tokens` must be (B, {place.size}, {encoder.dim}) for a grid of {place}, got {tuple(tokens.shape)}.",
+                given.shape[1:] == (place.size, encoder.dim),
+                f"`tokens` must be (B, {place.size}, {encoder.dim}) for a grid of {place}, got {tuple(given.shape)}.",
             )
             layer = getattr(encoder, "after", 0)
-            similarity = _cosines(measured.mix(tokens.double(), place, layer))
+            similarity = _cosines(measured.mix(given.double(), place, layer))
         else:
             similarity = measured.similarity(place).double()
+    require(
+        bool(similarity.isfinite().all()),
+        f"{encoder.name!r} gives similarities that are NaN or infinite; look at its weights.",
+    )
     return round_off(similarity, 2.0 ** torch.frexp(similarity.abs().max())[1].double())
+
+
+def _finite(value: Tensor, name: str) -> Tensor:
+    require(len(value) > 0, f"`{name}` must hold at least one sample, got shape {tuple(value.shape)}.")
+    require(bool(value.isfinite().all()), f"`{name}` must be finite, got NaN or infinite values.")
+    return value
 
 
 def _needs(encoder: PositionalEncoder, hook: str, what: str) -> None:

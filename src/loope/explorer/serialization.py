@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
-
-def plain(value: Any) -> Any:
-    """Replace NaN and infinity, which JSON does not have, by None."""
-    if isinstance(value, Mapping):
-        return {key: plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+from loope.core import plain
 
 
 def to_json(value: Any) -> bytes:
     """Return compact JSON."""
-    return json.dumps(plain(value), separators=(",", ":"), allow_nan=False).encode()
+    return plain.to_json(value, indent=None).encode()
 
 
 def pack(about: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> bytes:

@@ -11,9 +11,10 @@ from typing import TypeAlias
 
 from torch import Tensor
 
-from loope.core.errors import LoopeError, nearest_first, require
+from loope.core.errors import LoopeError, nearest_first, require, told
 from loope.core.grid import Grid, GridLike, as_grid
 from loope.core.hub import hub_or_cache, missing_weights
+from loope.core.tensors import as_dense
 from loope.core.weights import WeightsFile
 
 Weights: TypeAlias = str | Path | Mapping[str, Tensor]
@@ -51,7 +52,7 @@ def position_table(weights: Weights, grid: GridLike | None = None, name: str | N
 def find_table(weights: Weights, grid: GridLike | None = None, name: str | None = None) -> tuple[str, Tensor]:
     """As `position_table`, with the tensor's name."""
     tensors = weights if isinstance(weights, Mapping) else WeightsFile(weights)
-    tables = {key: tensors[key].detach() for key in _choose(tensors, name)}
+    tables = {key: as_dense(tensors[key], key, "(1, N, D)").detach() for key in _choose(tensors, name)}
     wanted = None if grid is None else as_grid(grid)
     there = ", ".join(f"{key} {tuple(table.shape)}" for key, table in tables.items())
     fitting = [(key, patches) for key, table in tables.items() if (patches := _patches(table, wanted)) is not None]
@@ -121,6 +122,7 @@ def _choose(tensors: Iterable[str], name: str | None) -> list[str]:
     """The tensor of that name, or all that are called like a table of positions."""
     keys = list(tensors)
     if name is not None:
+        require(isinstance(name, str), f"`name` must be a tensor's name, got {told(name)}.")
         require(name in keys, f"There is no tensor {name!r}; nearest are {', '.join(nearest_first(name, keys)[:5])}.")
         return [name]
     chosen, unused = table_names(keys), set_aside(keys)

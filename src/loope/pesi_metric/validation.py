@@ -5,9 +5,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from loope.core.errors import LoopeError, require
+from loope.core.errors import require
 from loope.core.grid import Grid, GridLike, as_grid, as_size
 from loope.core.serial import in_pieces
+from loope.core.tensors import as_real
 
 MOST_DIRECTIONS = 2**20  # what a sort key has room for
 
@@ -36,7 +37,7 @@ def unit_vectors(embedding: Any) -> tuple[Tensor, Grid]:
     Raises:
         LoopeError: for another shape or dtype, a single cell, or vectors that are zero or not finite.
     """
-    value = _real(embedding, "embedding", (3, 4), "(h, w, D) or (B, h, w, D)")
+    value = as_real(embedding, "embedding", (3, 4), "(h, w, D) or (B, h, w, D)")
     grid = _several_cells(as_grid(tuple(value.shape[-3:-1]), "embedding"))
     require(value.numel() > 0, f"`embedding` must not be empty, got shape {tuple(value.shape)}.")
     rows = value.reshape(-1, value.shape[-1])
@@ -96,7 +97,7 @@ def similarities(similarity: Any, grid: GridLike) -> tuple[Similarities, Grid]:
     Raises:
         LoopeError: for another shape or dtype, a single cell, or values that are not finite.
     """
-    value = _real(similarity, "similarity", (2, 3), "(N, N) or (B, N, N)")
+    value = as_real(similarity, "similarity", (2, 3), "(N, N) or (B, N, N)")
     cells = _several_cells(as_grid(grid))
     require(
         tuple(value.shape[-2:]) == (cells.size, cells.size) and value.numel() > 0,
@@ -118,22 +119,6 @@ def _largest(matrix: Tensor) -> Tensor:
     # Least and most need no second matrix in memory, as absolute values would.
     ends = [torch.stack(torch.aminmax(rows)) for (rows,) in in_pieces(matrix)]
     return torch.stack(ends).double().abs().amax()
-
-
-def _real(value: Any, name: str, ranks: tuple[int, int], shape: str) -> Tensor:
-    if not isinstance(value, Tensor):
-        raise LoopeError(
-            f"`{name}` must be a tensor of shape {shape}, got {type(value).__name__}; use torch.as_tensor."
-        )
-    if value.dim() not in ranks:
-        raise LoopeError(f"`{name}` must have shape {shape}, got {tuple(value.shape)}.")
-    if value.is_complex():
-        raise LoopeError(
-            f"`{name}` must be real, got {value.dtype}; use torch.view_as_real(x).flatten(-2) for both its parts."
-        )
-    if not value.is_floating_point():
-        raise LoopeError(f"`{name}` must be floating point, got {value.dtype}; use .float().")
-    return value.detach()
 
 
 def _several_cells(grid: Grid) -> Grid:

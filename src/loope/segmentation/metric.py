@@ -10,6 +10,7 @@ from torch import Tensor
 from loope.core.errors import LoopeError, require
 from loope.core.grid import as_positive, as_size
 from loope.core.metric import Metric
+from loope.core.tensors import as_dense
 from loope.segmentation.boundaries import boundary_counts
 from loope.segmentation.labels import VOID
 
@@ -116,8 +117,12 @@ class SegmentationScore(Metric):
         return {**scores_from_confusion(self.confusion), "boundary_f1": boundary_f1(self.borders)}
 
     def _check(self, preds: Tensor, target: Tensor) -> None:
+        as_dense(preds, "preds", "(B, classes, H, W) or (B, H, W)")
+        as_dense(target, "target", "(B, H, W)")
         require(
-            target.dim() == 3 and preds.shape in (target.shape, (len(target), preds.shape[1], *target.shape[1:])),
+            target.dim() == 3
+            and preds.dim() in (3, 4)
+            and preds.shape in (target.shape, (len(target), preds.shape[1], *target.shape[1:])),
             f"`preds` must be (B, classes, H, W) or (B, H, W) for a `target` of (B, H, W), got {tuple(preds.shape)} "
             f"and {tuple(target.shape)}.",
         )

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import nn
 
-from loope.core.errors import LoopeError, one_of, require
+from loope.core.errors import LoopeError, one_of, require, told
 from loope.core.grid import Grid, GridLike, as_grid
 from loope.encoders import PositionalEncoder, create_encoder
 from loope.encoders.learned import Learned
@@ -57,6 +57,7 @@ def attach(
         f"This {type(model).__name__} has something attached already, to it, a part of it or the model around it; call "
         "loope.detach first.",
     )
+    require(isinstance(keep_own, bool), f"`keep_own` must be True or False, got {told(keep_own)}.")
     branches = adapter.branches()
     init = options.pop("init", None)
     chosen = _chosen(encoder, options)
@@ -66,7 +67,8 @@ def attach(
         [encoder_for(branch, name, each).to(next(branch.patch_embed.parameters())) for name, each in chosen]
         for branch in branches
     ]
-    prefix = prefix or _default_prefix(init, branches[0], made[0])
+    if prefix is None:
+        prefix = _default_prefix(init, branches[0], made[0])
     one_of("prefix", prefix, PREFIXES)
     for branch, encoders in zip(branches, made, strict=True):
         _check_fit(adapter, branch, encoders)
@@ -148,18 +150,18 @@ def _chosen(encoder: EncoderChoice, options: dict[str, Any]) -> list[tuple[str, 
         return [(encoder, options)]
     require(
         isinstance(encoder, Sequence) and not (isinstance(encoder, tuple) and len(encoder) == 2 and _is_pair(encoder)),
-        f"`encoder` must be a name or a list of names and (name, options) pairs, got {encoder!r}.",
+        f"`encoder` must be a name or a list of names and (name, options) pairs, got {told(encoder)}.",
     )
     for each in encoder:
         require(
             isinstance(each, str) or _is_pair(each),
-            f"An encoder in a list must be a name or a (name, options) pair, got {each!r}.",
+            f"An encoder in a list must be a name or a (name, options) pair, got {told(each)}.",
         )
     chosen = [(each, {}) if isinstance(each, str) else (each[0], dict(each[1])) for each in encoder]
     require(bool(chosen), "Name at least one encoder; 'none' stands for no position.")
     require(
         not options,
-        f"Options of several encoders go with their names: [('{chosen[0][0]}', {options!r}), ...].",
+        f"Options of several encoders go with their names: [('{chosen[0][0]}', {told(options)}), ...].",
     )
     return chosen
 
@@ -185,16 +187,20 @@ def _try_resize(encoders: Sequence[PositionalEncoder], branch: Branch, pixels: G
 
 def encoder_for(branch: Branch, name: str, options: dict[str, Any]) -> PositionalEncoder:
     """A new encoder that fits a branch, on the CPU in float32."""
-    return create_encoder(
-        name,
-        branch.dim,
-        branch.grid,
-        patch_size=branch.patch_size,
-        channels=branch.channels,
-        heads=branch.heads,
-        depth=len(branch.blocks),
-        **options,
-    )
+    fitting: dict[str, Any] = {
+        "dim": branch.dim,
+        "grid": branch.grid,
+        "patch_size": branch.patch_size,
+        "channels": branch.channels,
+        "heads": branch.heads,
+        "depth": len(branch.blocks),
+    }
+    for option in options:
+        require(
+            option not in fitting,
+            f"`{option}` of the encoder {name!r} is the model's, {told(fitting.get(option))}; leave it out.",
+        )
+    return create_encoder(name, **fitting, **options)
 
 
 def _check_fit(adapter: Adapter, branch: Branch, encoders: Sequence[PositionalEncoder]) -> None:
@@ -215,7 +221,7 @@ def _check_fit(adapter: Adapter, branch: Branch, encoders: Sequence[PositionalEn
 
 
 def _check_init(init: Any, chosen: list[tuple[str, dict[str, Any]]], branches: Sequence[Branch]) -> None:
-    require(init == "own", f"`init` can only be 'own', got {init!r}.")
+    require(init == "own", f"`init` can only be 'own', got {told(init)}.")
     require([name for name, _ in chosen] == ["learned"], "`init='own'` is for the encoder 'learned' alone.")
     require(
         all(branch.table is not None and branch.table.value is not None for branch in branches),

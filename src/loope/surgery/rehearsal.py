@@ -27,13 +27,15 @@ from loope.core.errors import LoopeError, require
 from loope.core.grid import Grid, as_grid
 from loope.core.limits import MOST_PATCHES
 from loope.surgery.adapters.base import adapter_for
+from loope.surgery.state import HINT, OURS
 
 MOST_NUMBER = 2**16  # of whole numbers in a recipe: widths, depths, classes, pixels
 MOST_TENSORS = 2048  # of a file; the largest vision transformers have about a thousand
 MOST_ENCODERS = 16
 MOST_STRANGE = 64  # parameters made on the way and not kept, such as the classifier of a backbone
 SPARE = 2**20  # numbers that any file may need beyond its own
-EXTRA_STATE = "loope._extra_state"  # its length follows from how the recipe is written
+EXTRA_STATE = f"{OURS}_extra_state"  # its length follows from how the recipe is written
+OPTIONAL = {EXTRA_STATE, f"{OURS}{HINT}"}  # older files do not have the latter
 FILLING = {
     getattr(torch.Tensor, f"{name}_") for name in ["uniform", "normal", "erfinv", "mul", "add", "clamp", "fill", "zero"]
 }
@@ -73,7 +75,7 @@ def rehearse(
     """
     model = build_bounded(build, add, size, shapes)
     made = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    names = (made.keys() | shapes.keys()) - {EXTRA_STATE}
+    names = (made.keys() | shapes.keys()) - OPTIONAL
     different = sorted(name for name in names if made.get(name) != shapes.get(name))
     require(
         not different,

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from loope.core.errors import LoopeError, require
+from loope.core.errors import LoopeError, require, told
 from loope.core.grid import Grid
 from loope.encoders import PositionalEncoder
 from loope.surgery import slots, specs
@@ -199,6 +199,7 @@ def required_attachment(model: nn.Module) -> Attachment:
     Raises:
         LoopeError: if it has none.
     """
+    require(isinstance(model, nn.Module), f"Expected a model (torch.nn.Module), got {told(model)}.")
     found = attachment_of(model)
     if found is not None:
         return found

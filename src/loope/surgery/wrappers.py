@@ -6,7 +6,7 @@ import sys
 
 from torch import nn
 
-from loope.core.errors import require
+from loope.core.errors import require, told
 from loope.surgery.adapters.base import WrapperAdapter, register_adapter
 
 
@@ -25,6 +25,7 @@ def unwrapped(model: nn.Module) -> nn.Module:
 
 def require_merged(model: nn.Module) -> None:
     """Raise `LoopeError` if PEFT's modules are in the model: a file could not say how to build them again."""
+    require(isinstance(model, nn.Module), f"Expected a model (torch.nn.Module), got {told(model)}.")
     strange = next((each for each in model.modules() if type(each).__module__.startswith("peft.")), None)
     require(
         strange is None,

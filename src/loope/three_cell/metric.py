@@ -7,6 +7,7 @@ from torch import Tensor
 
 from loope.core.errors import require
 from loope.core.metric import Metric
+from loope.core.tensors import as_dense
 from loope.three_cell.bits import BITS, by_task
 
 
@@ -23,6 +24,7 @@ def confusion(preds: Tensor, target: Tensor) -> Tensor:
     Raises:
         LoopeError: for other shapes.
     """
+    preds, target = (as_dense(each, name, "(B, 6)") for each, name in ((preds, "preds"), (target, "target")))
     require(
         preds.dim() == 2 and preds.shape[1] == len(BITS) and preds.shape == target.shape,
         f"`preds` and `target` must both be (B, {len(BITS)}), got {tuple(preds.shape)} and {tuple(target.shape)}.",

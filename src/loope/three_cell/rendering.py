@@ -9,6 +9,7 @@ from torch import Tensor
 
 from loope.core.errors import require
 from loope.core.grid import Grid
+from loope.core.tensors import as_dense
 
 
 def render(cells: Tensor, grid: Grid, cell: int, device: Any = None, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -32,6 +33,7 @@ def render(cells: Tensor, grid: Grid, cell: int, device: Any = None, dtype: torc
     Raises:
         LoopeError: if `cells` has another shape or dtype, or (looked at on the CPU only) leaves the grid.
     """
+    cells = as_dense(cells, "cells", "(B, 3, 2)")
     require(
         cells.dim() == 3 and cells.shape[1:] == (3, 2) and cells.dtype == torch.int64,
         f"`cells` must be (B, 3, 2) int64, (row, column) of red, green, blue; got {cells.dtype} {tuple(cells.shape)}.",

@@ -43,6 +43,15 @@ def test_means_intervals_and_what_was_published(sheet):
     assert cell(sheet, "Static", "Average").n == 1
 
 
+def test_a_score_that_has_no_value_is_null_in_json(tmp_path):
+    table = get_table("table4")
+    write(tmp_path, table, "laptop", "LOOPE", 0, average=None)  # as `run.json` has it
+    sheet = make_sheet(table, "laptop", [0], Results.in_folder(tmp_path))
+    rows = json.loads(render(sheet, "json"), parse_constant=pytest.fail)["rows"]
+    (found,) = (row["cells"]["Average"] for row in rows if row["row"] == "LOOPE")
+    assert (found["mean"], found["n"]) == (None, 1)
+
+
 def test_the_best_of_a_column_is_marked_and_equal_ones_all(sheet):
     assert cell(sheet, "Static", "Distance").best
     assert not cell(sheet, "LOOPE", "Distance").best

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -120,7 +121,7 @@ class Results:
         import pandas as pd
 
         lines = [
-            (entry.row, column, seed, result["metrics"][metric])
+            (entry.row, column, seed, math.nan if (value := result["metrics"][metric]) is None else value)
             for entry in table.entries(preset)
             for seed in seeds
             if (result := self.result(entry.run.with_seed(seed)))

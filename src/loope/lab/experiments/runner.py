@@ -11,6 +11,7 @@ from typing import Any
 
 from loope.core.errors import LoopeError
 from loope.core.files import write_atomic
+from loope.core.plain import to_json
 from loope.lab.experiments.results import FAILED, MODEL, PICTURES, PROGRESS, RESULT, SPEC, folder_of, read_result
 from loope.lab.experiments.settings import Settings
 from loope.lab.experiments.spec import Run
@@ -44,7 +45,7 @@ def execute(text: str, out: str, settings: Settings) -> None:
             from loope.lab.experiments.provenance import provenance
 
             result = {"run": json.loads(text), "key": run.key, **found, **provenance(began)}
-            write_atomic(folder / RESULT, json.dumps(result, indent=1) + "\n")
+            write_atomic(folder / RESULT, to_json(result, indent=1) + "\n")
             (folder / FAILED).unlink(missing_ok=True)
     except Interrupted:
         raise

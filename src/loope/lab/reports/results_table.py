@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
 from loope.core.errors import one_of
+from loope.core.plain import to_json
 
 MISSING = "—"
 
@@ -121,7 +121,7 @@ def as_json(sheet: Sheet) -> str:
         {"row": name, "cells": {column: _numbers(cell) for column, cell in zip(sheet.columns, cells, strict=True)}}
         for name, cells in sheet.rows
     ]
-    return json.dumps({"title": sheet.title, "notes": list(sheet.notes), "rows": rows}, indent=2) + "\n"
+    return to_json({"title": sheet.title, "notes": list(sheet.notes), "rows": rows}) + "\n"
 
 
 FORMATS: dict[str, Callable[[Sheet], str]] = {
@@ -144,8 +144,7 @@ def render(sheet: Sheet, file_format: str) -> str:
 
 
 def _numbers(cell: Cell) -> dict[str, float | None]:
-    half = None if math.isnan(cell.half) else cell.half
-    numbers = {"mean": cell.ours, "half_95": half, "n": cell.n}
+    numbers = {"mean": cell.ours, "half_95": cell.half, "n": cell.n}
     return {**numbers, "published": cell.published, "difference": cell.difference}
 
 
