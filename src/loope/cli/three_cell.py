@@ -114,14 +114,13 @@ def export(
     except KeyboardInterrupt:
         console.print("Interrupted. Rerun the same command to resume.")
         raise typer.Exit(130) from None
+    rates = data.majority_rates()
     if as_json:
-        rates = data.majority_rates()
         document = {"folder": str(folder), "card": str(card), "samples": len(data), "majority_rates": rates}
         typer.echo(to_json(document))
         return
-    rates = ", ".join(f"{task} {rate:.1%}" for task, rate in data.majority_rates().items())
     console.print(f"{len(data):,} samples in [bold]{as_text(folder)}[/bold], described in {as_text(card.name)}.")
-    console.print(f"A constant answer scores {rates}.")
+    console.print(f"A constant answer scores {', '.join(f'{task} {rate:.1%}' for task, rate in rates.items())}.")
 
 
 def _data(size: int, grid: str, cell: int, seed: int, split: str | None, sampler: str) -> ThreeCell:
