@@ -53,7 +53,7 @@ def request(number: int) -> Request:
     if kind < 16:
         return "GET", f"/api/similarity/{encoders[number % len(encoders)]}/14x14/768.bin", None
     if kind < 24:
-        return "GET", ("/", "/main.js", "/style.css", "/api/catalogue.json")[number % 4], None
+        return "GET", ("/", "/main.js", "/style.css", "/api/catalog.json")[number % 4], None
     if kind < 32:
         return "GET", f"/api/order/{loope.list_orders()[number % 9]}/14x14.json", None
     if kind < 36:  # never asked for before
@@ -114,7 +114,7 @@ def started() -> Iterator[Server]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as process:  # noqa: S603
         try:
             address = re.search(r"http://127\.0\.0\.1:(\d+)", process.stdout.readline())
-            urlopen(f"{address[0]}/api/catalogue.json").close()  # noqa: S310  (torch is loaded now)
+            urlopen(f"{address[0]}/api/catalog.json").close()  # noqa: S310  (torch is loaded now)
             yield Server(int(address[1]), process.pid)
         finally:
             process.terminate()

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from loope.core.files import write_atomic
-from tests.explorer.serving import CHROMIUM, browser, explorer
+from tests.explorer.servers import CHROMIUM, browser, explorer
 
 VIEW = "#compare?grid=14x14&dim=768&patch=4,9&pin=1&e=gilbert&e=sinusoid&e=sincos2d&e=rope_axial"
 

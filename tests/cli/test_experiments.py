@@ -169,7 +169,7 @@ def test_bad_input():
 
 def test_the_demo_writes_a_report_that_opens_offline(tmp_path):
     shown = loope("demo", "--smoke", "--out", tmp_path, "--jobs", 2)
-    assert "Report with pictures" in shown
+    assert "Report with figures" in shown
     page = (tmp_path / "report.html").read_text()
     assert page.count("data:image/png;base64") == 3
     assert "http" not in page
@@ -220,6 +220,6 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
         process.kill()
         process.communicate()
     assert process.returncode == 130
-    assert "The same command goes on from here" in " ".join(out.split())
+    assert "Rerun the same command to resume" in " ".join(out.split())
     assert list(tmp_path.glob("runs/*/checkpoints/*/state.json"))
     assert not list(tmp_path.glob("runs/*/failed.json"))

@@ -10,7 +10,7 @@ import torch
 import uvicorn
 
 from loope.cli import main as cli
-from loope.explorer.middleware import Guard
+from loope.explorer.middleware import Middleware
 from loope.explorer.server import Connection
 from tests.cli.test_cli import python, runner
 
@@ -40,7 +40,7 @@ def test_it_listens_on_this_machine_and_opens_the_browser(served, monkeypatch):
     assert done.wait(10)
     assert opened == [f"http://127.0.0.1:{port}/"]
     assert opened[0] in shown.output
-    assert isinstance(config.app, Guard)
+    assert isinstance(config.app, Middleware)
     assert config.app.local
     assert config.http is Connection  # with its limits
     assert "Warning" not in shown.output

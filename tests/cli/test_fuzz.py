@@ -7,7 +7,7 @@ import traceback
 
 import pytest
 
-from loope.cli.choices import shorten
+from loope.cli.options import shorten
 from tests.cli import fuzzing
 
 CODES = {0, 1, 2, 3, 130}

@@ -43,6 +43,10 @@ def test_the_papers_numbers_stand_below_ours():
     assert "paper" not in run("gilbert", "--directions", "4")
 
 
+def test_a_width_that_no_whole_number_of_64_channel_heads_fills():
+    assert [row["dim"] for row in as_json("irpe", "--grid", "3x5", "--dim", 200)["rows"]] == [200]
+
+
 def test_all_encoders_as_json():
     rows = as_json("--grid", "3x5", "--dim", 64)["rows"]
     assert [row["name"] for row in rows] == loope.list_encoders()

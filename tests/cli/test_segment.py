@@ -144,7 +144,7 @@ def test_scores_that_are_no_numbers_are_refused(model, photo, tmp_path):
     with torch.no_grad():
         model.decoder.classify.weight.fill_(3e38)
     path = loope.save(model, tmp_path / "m.safetensors", model_args=ARGS)
-    assert "not numbers" in fails(photo, "--checkpoint", path, "--out", tmp_path / "out")
+    assert "not finite" in fails(photo, "--checkpoint", path, "--out", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -167,7 +167,7 @@ def test_many_classes_at_once_take_memory_too(tmp_path):
     loope.attach(made, "gilbert")
     path = loope.save(made, tmp_path / "m.safetensors", model_args={**ARGS, "depth": 1})
     Image.new("1", (3000, 3000)).save(tmp_path / "large.png")
-    assert "with 255 classes up to 4,210,752" in fails(tmp_path / "large.png", "--checkpoint", path, "--full")
+    assert "with 255 classes, up to 4,210,752" in fails(tmp_path / "large.png", "--checkpoint", path, "--full")
 
 
 def test_labels_have_names_of_a_sensible_length():
@@ -189,18 +189,18 @@ def test_an_eps_file_with_another_name_starts_no_program(checkpoint, tmp_path, m
 
 
 def test_what_goes_wrong_is_said(checkpoint, photo, tmp_path, monkeypatch, capsys):
-    assert "There is no image" in fails(tmp_path / "none.jpg", "--checkpoint", checkpoint)
+    assert "No such image" in fails(tmp_path / "none.jpg", "--checkpoint", checkpoint)
     (tmp_path / "text.jpg").write_text("hello")
     assert "cannot be read as an image" in fails(tmp_path / "text.jpg", "--checkpoint", checkpoint)
     assert "There is no file" in fails(photo, "--checkpoint", tmp_path / "none.safetensors")
     classifier = timm.create_model("vit_tiny_patch16_224", depth=1)
     loope.attach(classifier, "gilbert")
     other = loope.save(classifier, tmp_path / "c.safetensors", model_args={"depth": 1})
-    assert "holds a VisionTransformer, which does not segment" in fails(photo, "--checkpoint", other)
+    assert "holds a VisionTransformer" in fails(photo, "--checkpoint", other)
     grey = SETR(vit(in_chans=1), 3)
     loope.attach(grey, "gilbert")
     loope.save(grey, tmp_path / "g.safetensors", model_args=ARGS)
-    assert "is for images of 1 channels" in fails(photo, "--checkpoint", tmp_path / "g.safetensors")
+    assert "images of 1 channels" in fails(photo, "--checkpoint", tmp_path / "g.safetensors")
     assert not (tmp_path / "out").exists()
     monkeypatch.setattr(sys, "argv", ["loope", "segment", str(photo), "--checkpoint", str(other)])
     with pytest.raises(SystemExit) as ended:

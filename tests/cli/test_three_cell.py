@@ -60,7 +60,7 @@ def test_export_writes_goes_on_and_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(three_cell_export, "write_atomic", interrupted)
     stopped = runner.invoke(cli.app, asked)
     assert stopped.exit_code == 130
-    assert "The same command goes on from here" in stopped.output
+    assert "Rerun the same command to resume" in stopped.output
     assert len(list((tmp_path / "probe" / "images").iterdir())) == 7
     done = runner.invoke(cli.app, asked)
     assert done.exit_code == 0, done.output

@@ -9,7 +9,7 @@ import nbformat
 import pytest
 
 from tests.docs.test_documents import build
-from tests.explorer.serving import CHROMIUM, browser, files
+from tests.explorer.servers import CHROMIUM, browser, files
 from tests.weights import weights
 
 ROOT = Path(__file__).parents[2]

@@ -2,25 +2,25 @@
 
 import pytest
 
-from tests.explorer import serving
-from tests.explorer.comparing import GRID, SHOWN
-from tests.explorer.reading import similarity_of
+from tests.explorer import servers
+from tests.explorer.compare_view import GRID, SHOWN
+from tests.explorer.helpers import similarity_of
 
 
 @pytest.fixture(scope="module")  # not longer: `asyncio.run` must work again in other tests
 def chromium():
     """A browser."""
-    if serving.CHROMIUM is None:
+    if servers.CHROMIUM is None:
         pytest.skip("no Chromium is installed")
     pytest.importorskip("playwright")
-    with serving.browser() as started:
+    with servers.browser() as started:
         yield started
 
 
 @pytest.fixture(scope="module")
 def address():
     """Where the explorer runs."""
-    with serving.explorer() as running:
+    with servers.explorer() as running:
         yield running
 
 

@@ -13,7 +13,7 @@ from safetensors.torch import save
 
 import loope
 from loope.three_cell.bits import COLOURS
-from tests.explorer.reading import picture
+from tests.explorer.helpers import picture
 
 PIECES = (
     "",

@@ -12,9 +12,9 @@ import loope
 from loope.core.errors import LoopeWarning
 from loope.explorer import models, queue
 from loope.pesi_metric.summary import summarize
-from tests.explorer.comparing import COMPARE, GRID, SHOWN, assert_maps, map_of
-from tests.explorer.reading import saved_model, similarity_of
-from tests.explorer.seeing import click, colours, hover, link, open_view, painted, pixels, ready, run, until
+from tests.explorer.browser import click, colours, hover, link, open_view, painted, pixels, ready, run, until
+from tests.explorer.compare_view import COMPARE, GRID, SHOWN, assert_maps, map_of
+from tests.explorer.helpers import saved_model, similarity_of
 
 pytestmark = pytest.mark.browser
 

@@ -8,9 +8,9 @@ import torch
 import loope
 from loope.core.grid import Grid
 from loope.explorer.export import export
-from tests.explorer.comparing import COMPARE, GRID, SHOWN, assert_maps
-from tests.explorer.seeing import assert_answers, hover, open_view, ready, run, table_of
-from tests.explorer.serving import files
+from tests.explorer.browser import assert_answers, hover, open_view, ready, run, table_of
+from tests.explorer.compare_view import COMPARE, GRID, SHOWN, assert_maps
+from tests.explorer.servers import files
 
 pytestmark = pytest.mark.browser
 

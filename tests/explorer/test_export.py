@@ -29,12 +29,12 @@ def test_files_are_what_the_server_sends(exported):
     with TestClient(create_app(), base_url="http://localhost") as client:
         for path in exported.rglob("*"):
             name = path.relative_to(exported).as_posix()
-            if path.is_file() and name != "api/catalogue.json":
+            if path.is_file() and name != "api/catalog.json":
                 assert client.get(f"/{name}").content == path.read_bytes(), name
 
 
 def test_what_the_page_offers_is_there(exported):
-    told = json.loads((exported / "api/catalogue.json").read_text())
+    told = json.loads((exported / "api/catalog.json").read_text())
     assert told["free"] is False
     assert told["model"] is None
     assert (told["grids"], told["dims"]) == (["3x4"], [128])

@@ -10,8 +10,8 @@ import loope
 from loope.core.grid import Grid
 from loope.explorer.model import shipped_encoder
 from loope.explorer.uploads import read_image, to_pixels
-from tests.explorer.reading import picture, saved_model, slow_swaps
-from tests.explorer.seeing import colours, hover, open_view, painted, pixels, ready, run, table_of, until
+from tests.explorer.browser import colours, hover, open_view, painted, pixels, ready, run, table_of, until
+from tests.explorer.helpers import picture, saved_model, slow_swaps
 
 pytestmark = pytest.mark.browser
 

@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 import loope
 from loope.explorer import models, queue
 from loope.explorer.app import create_app
-from tests.explorer.reading import saved_model, unpack
+from tests.explorer.helpers import saved_model, unpack
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_a_timm_models_table(client, other_process):
 
 
 def test_the_reason_is_passed_on(client, other_process):
-    for code, words in ((f"print('no such'); exit({models.TOLD})", "no such"), ("exit(1)", "'vit_dies'")):
+    for code, words in ((f"print('no such'); exit({models.FAILED})", "no such"), ("exit(1)", "'vit_dies'")):
         other_process(f"import sys; {code}")
         response = ask(client, "vit_dies")
         assert response.status_code == 400
@@ -57,7 +57,7 @@ def test_the_reason_is_passed_on(client, other_process):
 
 def test_only_the_machines_own_user_may_ask():
     with TestClient(create_app(local=False)) as public:
-        assert "own user only" in ask(public, "vit_tiny_patch16_224").json()["error"]
+        assert "choose a file" in ask(public, "vit_tiny_patch16_224").json()["error"]
 
 
 def test_models_that_do_not_arrive_are_told_and_keep_nobody_waiting(client, other_process, monkeypatch):

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 import loope
-from tests.explorer.seeing import click, colours, hover, link, open_view, painted, pixels, ready, until
+from tests.explorer.browser import click, colours, hover, link, open_view, painted, pixels, ready, until
 
 pytestmark = pytest.mark.browser
 

@@ -18,7 +18,7 @@ from loope.explorer import queue
 from loope.explorer.app import create_app
 from loope.explorer.middleware import HEADERS, is_loopback
 from loope.explorer.uploads import read_image
-from tests.explorer.reading import picture
+from tests.explorer.helpers import picture
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_nothing_is_unpickled(client):
     for body in (pickle.dumps(Trap()), b"PK\x03\x04" + pickle.dumps(Trap()), b"", b"\xff" * 64):
         response = client.post("/api/file.json", content=body)
         assert response.status_code == 400
-        assert "no whole .safetensors file" in response.json()["error"]
+        assert "complete .safetensors file" in response.json()["error"]
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_a_body_that_does_not_come(monkeypatch):
 
 
 def test_every_answer_has_the_headers(client):
-    for path in ("/", "/main.js", "/api/catalogue.json", "/api/order/nosuch/4x4.json", "/nothing"):
+    for path in ("/", "/main.js", "/api/catalog.json", "/api/order/nosuch/4x4.json", "/nothing"):
         headers = client.get(path).headers
         assert {name: headers[name] for name in HEADERS} == HEADERS
     policy = HEADERS["Content-Security-Policy"]
@@ -148,7 +148,7 @@ def test_every_answer_has_the_headers(client):
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "evil.example:8477", "", "192.168.0.3"])
 def test_names_that_someone_else_points_here(client, host):
-    response = client.get("/api/catalogue.json", headers={"Host": host})
+    response = client.get("/api/catalog.json", headers={"Host": host})
     assert response.status_code == 403
     assert "localhost only" in response.json()["error"]
     with TestClient(create_app(local=False)) as public:
@@ -179,7 +179,7 @@ def test_a_fault_of_ours_is_told_without_its_insides(monkeypatch):
     def fault(*_):
         raise RuntimeError("secret insides")
 
-    monkeypatch.setattr("loope.explorer.handlers.order_data", fault)
+    monkeypatch.setattr("loope.explorer.views.order_data", fault)
     with TestClient(create_app(), base_url="http://localhost", raise_server_exceptions=False) as client:
         response = client.get("/api/order/gilbert/4x4.json")
     assert response.status_code == 500
@@ -198,19 +198,19 @@ def test_what_is_under_way_is_bounded_and_shared(monkeypatch):
         return key.encode()
 
     async def run():
-        desk = queue.Work()
-        asked = [asyncio.ensure_future(desk.get(key, lambda key=key: make(key))) for key in "aabbc"]
+        jobs = queue.Queue()
+        asked = [asyncio.ensure_future(jobs.get(key, lambda key=key: make(key))) for key in "aabbc"]
         await asyncio.sleep(0)
         with pytest.raises(queue.Busy):
-            await desk.get("d", lambda: make("d"))
+            await jobs.get("d", lambda: make("d"))
         asked[0].cancel()  # whoever goes away does not take it from the others
         go.set()
         results = await asyncio.gather(*asked, return_exceptions=True)
         assert isinstance(results[0], asyncio.CancelledError)
         assert results[1:] == [b"a", b"b", b"b", b"c"]
-        assert await desk.get("a", lambda: pytest.fail("made again")) == b"a"
-        assert await desk.get("d", lambda: make("d")) == b"d"
-        await desk.close()
+        assert await jobs.get("a", lambda: pytest.fail("made again")) == b"a"
+        assert await jobs.get("d", lambda: make("d")) == b"d"
+        await jobs.close()
 
     asyncio.run(run())
     assert sorted(made) == ["a", "b", "c", "d"]
@@ -218,15 +218,15 @@ def test_what_is_under_way_is_bounded_and_shared(monkeypatch):
 
 def test_a_mistake_is_not_kept(client):
     async def run():
-        desk = queue.Work()
+        jobs = queue.Queue()
 
         def fail():
             raise LoopeError("no")
 
         with pytest.raises(LoopeError):
-            await desk.get("key", fail)
-        assert await desk.get("key", lambda: b"yes") == b"yes"
-        await desk.close()
+            await jobs.get("key", fail)
+        assert await jobs.get("key", lambda: b"yes") == b"yes"
+        await jobs.close()
 
     asyncio.run(run())
 
@@ -242,15 +242,15 @@ def test_busy_is_503(client, monkeypatch):
 
 
 def test_what_is_kept_is_bounded_in_bytes():
-    kept = queue.Kept(most=10)
-    kept.put("a", b"12345")
-    kept.put("b", b"123")
-    assert kept.get("a") == b"12345"  # used: now b is the oldest
-    kept.put("c", b"1234")
-    assert kept.get("b") is None
-    assert kept.get("a") is not None
-    assert kept.get("c") is not None
-    kept.put("d", bytes(11))
-    assert kept.get("d") is None
-    kept.put("c", b"1234")
-    assert kept.size == 9
+    cache = queue.Cache(most=10)
+    cache.put("a", b"12345")
+    cache.put("b", b"123")
+    assert cache.get("a") == b"12345"  # used: now b is the oldest
+    cache.put("c", b"1234")
+    assert cache.get("b") is None
+    assert cache.get("a") is not None
+    assert cache.get("c") is not None
+    cache.put("d", bytes(11))
+    assert cache.get("d") is None
+    cache.put("c", b"1234")
+    assert cache.size == 9

@@ -8,7 +8,7 @@ from urllib.request import urlopen
 import pytest
 
 from loope.explorer import server
-from tests.explorer.serving import explorer
+from tests.explorer.servers import explorer
 
 HEAD = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 BODY = b"POST /api/file.json HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n\r\nhalf"

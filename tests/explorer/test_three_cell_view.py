@@ -9,7 +9,7 @@ import torch
 from loope.core.grid import Grid
 from loope.explorer.model import ask, shipped_encoder
 from loope.three_cell.questions import answer
-from tests.explorer.seeing import assert_answers, link, open_view, pixels, ready, run, spot
+from tests.explorer.browser import assert_answers, link, open_view, pixels, ready, run, spot
 
 pytestmark = pytest.mark.browser
 

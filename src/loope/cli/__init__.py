@@ -1,1 +1,1 @@
-"""The command line."""
+"""The `loope` command line."""

@@ -1,4 +1,4 @@
-"""`loope demo`: what positions are worth, on built-in data, in a few minutes on two cores."""
+"""`loope demo`: compare encoders on built-in data, in a few minutes on two cores."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the runs and the report.")] = Path("out/demo"),
-    seed: Annotated[int, typer.Option(help="Seed of weights and training.", min=0, max=MOST_SEED)] = 0,
-    jobs: Annotated[int, typer.Option(help="Runs at a time.", min=1, max=MOST_JOBS)] = 2,
+    seed: Annotated[int, typer.Option(help="Seed of the weights and of training.", min=0, max=MOST_SEED)] = 0,
+    jobs: Annotated[int, typer.Option(help="Parallel runs.", min=1, max=MOST_JOBS)] = 2,
     smoke: Annotated[
-        bool, typer.Option("--smoke", help="Only see that it works: seconds, and scores without meaning.")
+        bool, typer.Option("--smoke", help="Check that it works, in seconds; the scores mean nothing.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Train a small ViT on Three-Cell with five encoders, two at a time, and write a report with pictures.
+    """Train a small ViT on Three-Cell with five encoders, and write a report with figures.
 
     Example:
         loope demo --out out/demo
     """
     from rich.console import Console
 
-    from loope.cli.experiments import RUNNING_ELSEWHERE, print_elsewhere, print_failures
-    from loope.cli.progress import Watch, interruptible
+    from loope.cli.progress import RunProgress, interruptible
+    from loope.cli.run import RUNNING_ELSEWHERE, print_elsewhere, print_failures
     from loope.core.packages import require_packages
     from loope.lab.executors import create_executor
     from loope.lab.experiments.demo import TABLE, write_model
@@ -40,13 +40,13 @@ def demo(
     from loope.lab.experiments.settings import Settings
     from loope.lab.experiments.sweep import carry_out
 
-    # Now, not after the training.
+    # Fail before training, not after it.
     require_packages("The demo", "train,plots", "accelerate", "matplotlib", "safetensors", "timm", "torchmetrics")
     console = Console(stderr=as_json)
     runs = [entry.run.with_seed(seed) for entry in TABLE.entries("smoke" if smoke else "laptop")]
-    console.print(f"{len(runs)} encoders in the same small ViT, on Three-Cell; {jobs} at a time.")
-    with interruptible(console), create_executor("local", jobs) as executor, Watch(console, runs, out) as watch:
-        outcome = carry_out(runs, out / "runs", executor, Settings(progress=False), watch)
+    console.print(f"{len(runs)} encoders in the same small ViT on Three-Cell, {jobs} at a time.")
+    with interruptible(console), create_executor("local", jobs) as executor, RunProgress(console, runs, out) as show:
+        outcome = carry_out(runs, out / "runs", executor, Settings(progress=False), show)
     if outcome.failures:
         print_failures(console, outcome.failures)
         raise typer.Exit(1)
@@ -55,15 +55,15 @@ def demo(
         raise typer.Exit(RUNNING_ELSEWHERE)
     results = {each.run.encoder.name: each.result for each in outcome.standings if each.result is not None}
     report = write_report(runs, results, out, smoke)
-    model = write_model(runs[0], out)  # none for runs of an earlier version
+    model = write_model(runs[0], out)  # None for runs of an earlier version
     if as_json:
         scores = {name: result["metrics"] for name, result in results.items()}
         typer.echo(to_json({"report": str(report), "model": str(model) if model else None, "scores": scores}))
         return
     console.print(_table(results))
-    console.print(f"Report with pictures: [bold]{as_text(report)}[/bold]")
+    console.print(f"Report with figures: [bold]{as_text(report)}[/bold]")
     if model is not None:
-        console.print(f"The model with LOOPE, to look into with `loope explore`: [bold]{as_text(model)}[/bold]")
+        console.print(f"The model with LOOPE, for `loope explore`: [bold]{as_text(model)}[/bold]")
 
 
 def _table(results: dict[str, dict[str, Any]]) -> Any:
@@ -72,7 +72,7 @@ def _table(results: dict[str, dict[str, Any]]) -> Any:
 
     from loope.lab.experiments.demo_report import HEAD, rows
 
-    table = Table(title="Three-Cell, 5x5 cells: accuracy on the test part", box=SIMPLE, padding=(0, 0, 0, 1))
+    table = Table(title="Three-Cell, 5x5 cells: accuracy on the test split", box=SIMPLE, padding=(0, 0, 0, 1))
     for head in HEAD:
         table.add_column(head, no_wrap=True, justify="left" if head == "encoder" else "right")
     for row in rows(results):

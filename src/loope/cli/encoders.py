@@ -1,21 +1,21 @@
-"""`loope encoders`: what encoders there are."""
+"""`loope encoders`: list the encoders."""
 
 from typing import Annotated
 
 import typer
 
-from loope.cli.options import JsonOption, busy
+from loope.cli.options import JsonOption, busy, read_grid
 from loope.core.limits import MOST_CELLS_COMPARED, MOST_DIM, require_cells
 from loope.core.plain import to_json
 
 
 def encoders(
-    pattern: Annotated[str, typer.Argument(help="Names to show, with * as in the shell.")] = "*",
-    grid: Annotated[str, typer.Option(help="HEIGHTxWIDTH of the grid that parameters are counted for.")] = "14x14",
-    dim: Annotated[int, typer.Option(help="Width of the tokens.", max=MOST_DIM)] = 768,
+    pattern: Annotated[str, typer.Argument(help="Names to list, with * as a wildcard.")] = "*",
+    grid: Annotated[str, typer.Option(help="HEIGHTxWIDTH of the grid, for the parameter count.")] = "14x14",
+    dim: Annotated[int, typer.Option(help="Width of the tokens, for the parameter count.", max=MOST_DIM)] = 768,
     as_json: JsonOption = False,
 ) -> None:
-    """List the encoders: where each acts, its parameters at this size (- if it cannot take it), its paper and options.
+    """List the encoders: kind, number of parameters (- if the size is not supported), paper and options.
 
     Examples:
         loope encoders
@@ -24,8 +24,6 @@ def encoders(
     """
     from rich.console import Console
     from rich.table import Table
-
-    from loope.cli.options import read_grid
 
     size = read_grid(grid)
     require_cells(size, MOST_CELLS_COMPARED, "This command")

@@ -1,4 +1,4 @@
-"""`loope explore`: the page on which one sees what an encoding does."""
+"""`loope explore`: serve or export the interactive explorer."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ PORT = 8477
 
 
 def explore(
-    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 lets other machines in.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 for any that is free.", min=0, max=65535)] = PORT,
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 admits other machines.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 picks a free one.", min=0, max=65535)] = PORT,
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
     export: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write the page as static files instead, for any web server.")
+        Path | None, typer.Option(metavar="DIR", help="Export the page as static files instead of serving it.")
     ] = None,
 ) -> None:
     """Explore encodings in the browser: compare encoders, orders, LOOPE on an image, Three-Cell.
@@ -49,7 +49,7 @@ def explore(
     listening = _listen(host, port)
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown if local else 'localhost'}:{listening.getsockname()[1]}/"
-    typer.echo(f"The explorer is at {address} (Ctrl+C ends it).")
+    typer.echo(f"The explorer is at {address} (Ctrl+C to stop).")
     if not local:
         typer.secho(
             f"Warning: on {host} everyone who can reach this machine can use it, send it files and keep it busy.",
@@ -58,33 +58,35 @@ def explore(
         )
     if browser:
         _open(address)
-    # Answers are small and made side by side: threads that wait for each other would only slow them.
+    # Responses are small and computed side by side: threads within one would only slow them down.
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # for processes that this one starts
     torch.set_num_threads(1)
     create_server(create_app(local)).run(sockets=[listening])
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """Bound and listening before anything else starts: a browser that comes early waits instead of failing."""
+    """Listen before anything else starts, so that an early browser waits instead of failing."""
     import os
     import socket
 
     from loope.core.errors import LoopeError, require
 
-    require(bool(host.strip()), "--host is empty; name an address, such as 127.0.0.1.")  # "" would let everybody in
+    require(
+        bool(host.strip()), "--host is empty; give an address, such as 127.0.0.1."
+    )  # "" would listen on all interfaces
     try:
-        host.encode("idna")  # or the socket would stay open on a name that no host can have
+        host.encode("idna")  # an invalid name would leak the socket
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except (OSError, UnicodeError) as error:
         number = getattr(error, "errno", None)
-        reason = os.strerror(number) if number and number > 0 else "there is no such host"
+        reason = os.strerror(number) if number and number > 0 else "no such host"
         raise LoopeError(
-            f"Cannot listen on {host}, port {port}: {reason}; choose another with --port, 0 for any free one."
+            f"Cannot listen on {host}, port {port}: {reason}; choose another with --port, or 0 for a free one."
         ) from None
 
 
 def _open(address: str) -> None:
-    """In a thread: some browsers do not come back before they are closed."""
+    """Open the browser in a thread: some block until they are closed."""
     import threading
     import webbrowser
 
@@ -99,6 +101,6 @@ def _export(folder: Path) -> None:
 
     console = Console()
     with Progress(console=console, transient=True) as progress:
-        task = progress.add_task("Writing the page", total=1)
+        task = progress.add_task("Exporting", total=1)
         count = export(folder, lambda share: progress.update(task, completed=share))
-    console.print(f"{count} files in [bold]{as_text(folder)}[/bold]; any web server can send them.")
+    console.print(f"{count} files in [bold]{as_text(folder)}[/bold]; serve them with any web server.")

@@ -1,4 +1,4 @@
-"""`loope`: one tool, one file a command. Nothing heavy is imported before a command runs."""
+"""The `loope` command. Each subcommand has its own file and imports heavy packages only when it runs."""
 
 import os
 import sys
@@ -10,17 +10,19 @@ import typer
 import loope
 from loope.cli.demo import demo
 from loope.cli.encoders import encoders
-from loope.cli.experiments import report, run, status, tables
 from loope.cli.explore import explore
 from loope.cli.order import order
 from loope.cli.pesi import pesi
+from loope.cli.report import report
+from loope.cli.run import run
 from loope.cli.segment import segment
+from loope.cli.status import status
+from loope.cli.tables import tables
 from loope.cli.three_cell import three_cell
 from loope.core.errors import LoopeError
 from loope.core.text import printable
 
 app = typer.Typer(
-    help="Positional encodings for vision transformers: see, compare and measure where patches are.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -43,28 +45,28 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def common(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it, exit.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
     debug: Annotated[
-        bool, typer.Option("--debug", help="Show tracebacks instead of messages; also after a command.")
+        bool, typer.Option("--debug", help="Show tracebacks for errors. Accepted anywhere on the line.")
     ] = False,
 ) -> None:
-    """Where patches are: positional encodings for vision transformers."""
+    """Positional encodings for vision transformers: compare, measure and visualize them."""
 
 
 def main() -> None:
     """Run the command line.
 
-    Exit codes: 0, done; 1, something failed, such as a run or a disk; 2, a mistake in what was typed; 3, what is
-    left is running elsewhere; 130, interrupted.
+    Exit codes: 0, success; 1, a failure, such as a failed run or a full disk; 2, a usage error; 3, another process is
+    training the remaining runs; 130, interrupted.
     """
-    # Where a terminal, or a name in it, cannot be written as it is, a question mark is better than a traceback.
+    # Print a question mark for a character that the terminal cannot encode, instead of failing.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
-    if not os.environ.get("COLUMNS", "1").strip("0"):  # some shells export a width of 0, at which nothing is shown
+    if not os.environ.get("COLUMNS", "1").strip("0"):  # some shells export a width of 0, which hides all output
         del os.environ["COLUMNS"]
-    debug = "--debug" in sys.argv  # wherever it stands
+    debug = "--debug" in sys.argv
     sys.argv = [word for word in sys.argv if word != "--debug"]
     try:
         app()
@@ -79,7 +81,7 @@ def main() -> None:
     except (MemoryError, RuntimeError) as error:
         if debug or not (isinstance(error, MemoryError) or "allocate memory" in str(error)):
             raise
-        _stop("There is not enough memory for this; ask for less.", 1)
+        _stop("Out of memory; choose a smaller size.", 1)
 
 
 def _stop(message: str, code: int) -> None:

@@ -1,4 +1,6 @@
-"""What several commands share: options, readers of their values, and a sign of life."""
+"""Options that several commands share, and the functions that parse their values."""
+
+from __future__ import annotations
 
 import re
 from collections.abc import Iterator
@@ -12,14 +14,51 @@ from loope.core.errors import require
 from loope.core.grid import Grid, as_grid
 from loope.core.packages import require_packages
 
-MOST_SEED = 2**63 - 1  # what torch takes
+MOST_SEED = 2**63 - 1  # torch's limit
+MOST_SEEDS = 1000
 MOST_JOBS = 1024
+MOST_DIGITS = 9  # of a seed or a resource
+RESERVED = ("self", "on", "jobs", "address")  # executor arguments that other options set
+OUT = Path("out/experiments")
+
+
+def complete_table(incomplete: str) -> list[str]:
+    """Return the tables whose name starts with `incomplete`."""
+    from loope.lab.experiments.table import table_names
+
+    return [name for name in table_names() if name.startswith(incomplete)]
+
+
+def complete_preset(incomplete: str) -> list[str]:
+    """Return the presets whose name starts with `incomplete`."""
+    from loope.lab.experiments.table import PRESETS
+
+    return [name for name in PRESETS if name.startswith(incomplete)]
+
+
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+TableArgument = Annotated[
+    str, typer.Argument(metavar="TABLE", help="A table of `loope tables`.", autocompletion=complete_table)
+]
+PresetOption = Annotated[
+    str,
+    typer.Option(help="smoke (seconds), laptop (two cores) or paper (as published).", autocompletion=complete_preset),
+]
+OnlyOption = Annotated[
+    list[str] | None,
+    typer.Option(help="Select rows, columns, models or encoders by pattern, such as 'LOOPE*'. Repeatable."),
+]
+EpochsOption = Annotated[
+    int | None,
+    typer.Option(help="Override the preset's number of epochs. Such runs are stored separately.", min=1, max=100_000),
+]
+SeedsOption = Annotated[str, typer.Option(help="Comma-separated seeds, such as 0,1,2.")]
+OutOption = Annotated[Path, typer.Option(help="Folder of all runs.")]
 
 
 @contextmanager
 def busy(doing: str) -> Iterator[None]:
-    """Show on a terminal that something takes a while; what is printed for scripts stays clean."""
+    """Show a spinner on stderr, which leaves stdout to scripts."""
     from rich.console import Console
 
     with Console(stderr=True).status(f"{doing} ..."):
@@ -27,10 +66,10 @@ def busy(doing: str) -> Iterator[None]:
 
 
 def require_drawing(path: Path) -> None:
-    """Check that a drawing can be made, before the work that it would show.
+    """Check that a drawing can be written, before computing what it shows.
 
     Raises:
-        LoopeError: if the file is no PNG, or matplotlib is missing.
+        LoopeError: if the file is not a PNG, or matplotlib is missing.
     """
     require(
         path.suffix == ".png",
@@ -41,12 +80,55 @@ def require_drawing(path: Path) -> None:
 
 
 def read_grid(text: str) -> Grid:
-    """A grid written as `14x14` or `14`.
+    """Parse a grid, such as `14x14` or `14`.
 
     Raises:
-        LoopeError: if it is written otherwise.
+        LoopeError: if it is malformed.
     """
     match = re.fullmatch(r"([0-9]{1,10})(?:x([0-9]{1,10}))?", text)
     require(match is not None, f"A grid is written as HEIGHTxWIDTH, got {text!r}; for example 14x14 or 7x28.")
-    assert match is not None  # noqa: S101  (for the type checker; `require` has seen to it)
+    assert match is not None  # noqa: S101  (for the type checker; `require` has checked it)
     return as_grid((int(match[1]), int(match[2] or match[1])))
+
+
+def read_seeds(text: str) -> list[int]:
+    """Parse seeds, such as `0,1,2`.
+
+    Raises:
+        LoopeError: if they are malformed, repeated or too many.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    seeds = {int(part) for part in parts if _is_number(part)}
+    require(
+        len(seeds) == len(parts) <= MOST_SEEDS,
+        f"Seeds are different whole numbers below {10**MOST_DIGITS:,}, up to {MOST_SEEDS}, separated by commas, got "
+        f"{shorten(text)!r}; for example 0,1,2.",
+    )
+    return [int(part) for part in parts]
+
+
+def read_resources(texts: list[str]) -> dict[str, str | int]:
+    """Parse `NAME=VALUE` pairs; digits become numbers.
+
+    Raises:
+        LoopeError: if a pair is malformed, or another option sets its name.
+    """
+    resources: dict[str, str | int] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        require(
+            bool(equals) and name.isidentifier() and name not in RESERVED,
+            f"A resource is written as NAME=VALUE, got {shorten(text)!r}; for example num_gpus=1. Use --on to choose "
+            "where runs execute and --jobs for how many at a time.",
+        )
+        resources[name] = int(value) if _is_number(value) else value
+    return resources
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS
+
+
+def shorten(text: str) -> str:
+    """Truncate user input for an error message."""
+    return text if len(text) <= 60 else f"{text[:60]}..."

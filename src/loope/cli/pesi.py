@@ -1,4 +1,4 @@
-"""`loope pesi`: does an encoding keep geometry? For encoders by name, checkpoint files and timm models."""
+"""`loope pesi`: measure PESI of encoders, checkpoint files and timm models."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from loope.cli.options import MOST_SEED, JsonOption, busy
+from loope.cli.options import MOST_SEED, JsonOption, busy, read_grid
 from loope.cli.text import as_text
 from loope.core.limits import MOST_DIM
 from loope.core.plain import to_json
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Measured(NamedTuple):
-    """What a row of the table is about, and what it says."""
+    """A row of the table."""
 
     name: str
     grid: Grid
@@ -31,28 +31,31 @@ class Measured(NamedTuple):
 
 def pesi(
     encoders: Annotated[
-        list[str] | None, typer.Argument(help="Encoders to measure; all of them if nothing else is given.")
+        list[str] | None,
+        typer.Argument(help="Encoders to measure; by default all, or none with --checkpoint or --model."),
     ] = None,
-    grid: Annotated[str | None, typer.Option(help="HEIGHTxWIDTH of the grid: 14x14, or that of a table.")] = None,
+    grid: Annotated[
+        str | None, typer.Option(help="HEIGHTxWIDTH of the grid; by default 14x14, or the position table's own.")
+    ] = None,
     dim: Annotated[int, typer.Option(help="Width of the tokens, for encoders.", max=MOST_DIM)] = 768,
-    directions: Annotated[int, typer.Option(help="Buckets that a full turn is cut into, for M_D.")] = 60,
+    directions: Annotated[int, typer.Option(help="Number of direction buckets for M_D.")] = 60,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="A .safetensors file: what gives its tokens their position is measured.")
+        Path | None, typer.Option(help="A .safetensors file whose position encoding is measured.")
     ] = None,
     table: Annotated[
         str | None,
-        typer.Option(help="A tensor to measure instead, such as one of several tables, or one that was set aside."),
+        typer.Option(help="Name of the tensor to measure, if the file or model has several, or an unused one."),
     ] = None,
     model: Annotated[
-        str | None, typer.Option(help="A timm model by name, with the weights of --checkpoint or else its own.")
+        str | None, typer.Option(help="Name of a timm model, with the weights of --checkpoint or its pretrained ones.")
     ] = None,
     seed: Annotated[
         int,
-        typer.Option(help="Seed of what encoders would learn; they are measured untrained.", min=0, max=MOST_SEED),
+        typer.Option(help="Seed of the encoders' initial weights; they are measured untrained.", min=0, max=MOST_SEED),
     ] = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure how well encodings keep geometry (PESI), with the paper's numbers below ours where it has them.
+    """Measure how well encodings preserve geometry (PESI), beside the paper's numbers where it has them.
 
     Examples:
         loope pesi gilbert sinusoid sincos2d --grid 14x14
@@ -63,7 +66,6 @@ def pesi(
     """
     import torch
 
-    from loope.cli.options import read_grid
     from loope.core.errors import require
     from loope.core.grid import Grid as Cells
     from loope.core.limits import require_comparable
@@ -71,7 +73,7 @@ def pesi(
 
     require(
         table is None or model is not None or checkpoint is not None,
-        "--table names a tensor of a file or model; give --checkpoint or --model with it.",
+        "--table names a tensor of a file or model; give --checkpoint or --model too.",
     )
     size = None if grid is None else read_grid(grid)
     if size is not None:
@@ -84,24 +86,25 @@ def pesi(
         elif model is not None:
             rows = [_model_row(model, size, table, directions)]
         for name in encoders or ([] if rows else list_encoders()):
-            torch.manual_seed(seed)  # for each, so that a row does not depend on those above it
+            torch.manual_seed(seed)  # per encoder, so that a row does not depend on those above it
             rows.append(_encoder_row(name, size or Cells(14, 14), dim, directions))
     if as_json:
-        told = {"directions": directions, "rows": [_as_json(row) for row in rows], "set_aside": unused}
-        typer.echo(to_json(told))
+        document = {"directions": directions, "rows": [_as_json(row) for row in rows], "set_aside": unused}
+        typer.echo(to_json(document))
         return
     _print(rows, directions)
     if unused and table is None:
-        typer.echo(f"Kept in the file but not used: {', '.join(unused)}. Measure it with --table {unused[0]}.")
+        typer.echo(f"In the file but unused: {', '.join(unused)}. Measure with --table {unused[0]}.")
 
 
 def _encoder_row(name: str, grid: Grid, dim: int, directions: int) -> Measured:
     from loope.encoders import create_encoder
+    from loope.encoders.describe import usual_heads
     from loope.encoders.similarity import encoder_similarity
     from loope.pesi_metric.published import published
     from loope.pesi_metric.summary import summarize
 
-    encoder = create_encoder(name, dim, grid, patch_size=16, heads=max(1, dim // 64), depth=12)
+    encoder = create_encoder(name, dim, grid, patch_size=16, heads=usual_heads(dim), depth=12)
     scores = summarize(encoder_similarity(encoder), grid, directions)
     return Measured(name, grid, dim, scores, published(name, grid, dim, directions))
 
@@ -109,15 +112,15 @@ def _encoder_row(name: str, grid: Grid, dim: int, directions: int) -> Measured:
 def _checkpoint_rows(
     path: Path, model: str | None, grid: Grid | None, table: str | None, directions: int
 ) -> tuple[list[Measured], list[str]]:
-    """A row for all that acts in a file, and the names of the tables in it that do not."""
+    """Return a row per position encoding in use, and the names of the unused position tables."""
     from loope.core.weights import WeightsFile
     from loope.surgery.acting import acting
 
     file = WeightsFile(path)
     found = acting(file, file.metadata, grid=grid, name=table, model=model)
-    called = model or path.name
+    title = model or path.name
     plain = len(found.positions) == 1 and not found.set_aside
-    rows = [_row(called if plain else f"{called}: {each.name}", each, directions) for each in found.positions]
+    rows = [_row(title if plain else f"{title}: {each.name}", each, directions) for each in found.positions]
     return rows, found.set_aside
 
 
@@ -149,7 +152,7 @@ def _print(rows: list[Measured], directions: int) -> None:
 
     grids = {row.grid for row in rows}
     where = f" at {rows[0].grid}: M_D is at most {rows[0].scores.m_d_ceiling:.4f}" if len(grids) == 1 else ""
-    # Eighty columns hold it: narrow padding, and the paper's rows below ours, not beside.
+    # Fit into 80 columns: narrow padding, and the paper's rows below ours.
     out = Table(
         box=SIMPLE_HEAD, title=f"PESI with {directions} directions{where}", padding=(0, 1, 0, 0), pad_edge=False
     )
@@ -168,9 +171,9 @@ def _print(rows: list[Measured], directions: int) -> None:
     console = Console()
     console.print(out)
     console.print(
-        "of most: M_D over its ceiling. bounded: A_SU as std over range. shift: how much similarity depends on the "
+        "of most: M_D over its ceiling. bounded: A_SU as std over range. shift: how far similarity depends on the "
         "offset alone. near: rank correlation of similarity and nearness over all pairs.",
         style="dim",
     )
     if any(row.scores.a_su_says_little for row in rows):
-        console.print("* divides by a mean near zero: says little, look at 'bounded'.", style="dim")
+        console.print("* divides by a mean near zero and is unreliable; use 'bounded'.", style="dim")

@@ -1,4 +1,4 @@
-"""Bars for runs that happen in other processes: they tell how far they are through a file each."""
+"""Progress bars for runs in other processes, which report their progress in files."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
 
     from loope.lab.experiments.spec import Run
 
-LINE_EVERY = 30.0  # seconds between plain lines, where there is no terminal
+LINE_EVERY = 30.0  # seconds between plain lines without a terminal
 
 
 @contextmanager
 def interruptible(console: Console) -> Iterator[None]:
-    """Ctrl-C ends in a message and exit code 130; what was running has saved where it was."""
+    """Turn Ctrl-C into a message and exit code 130. Runs have saved their state by then."""
     try:
         yield
     except KeyboardInterrupt:
-        console.print("Interrupted, and saved. The same command goes on from here.")
+        console.print("Interrupted and saved. Rerun the same command to resume.")
         raise typer.Exit(130) from None
 
 
-class Watch:
-    """Called with the runs that are left, it shows all runs together, and each that trains now.
+class RunProgress:
+    """Show the overall progress and that of each active run; call it with the unfinished runs.
 
     Args:
-        console: where to show.
-        runs: all of them.
+        console: where to print.
+        runs: all runs.
         out: the folder of experiments; its runs are in `runs`.
     """
 
@@ -51,18 +51,18 @@ class Watch:
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[told]}"),
+            TextColumn("{task.fields[message]}"),
             TimeElapsedColumn(),
             console=console,
             transient=True,
             disable=not console.is_terminal,
         )
         self._total = len({run.key for run in runs})
-        self._all = self._bars.add_task("runs", total=self._total, told="")
+        self._all = self._bars.add_task("runs", total=self._total, message="")
         self._each: dict[str, TaskID] = {}
         self._last = 0.0
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> RunProgress:
         self._bars.start()
         return self
 
@@ -70,16 +70,16 @@ class Watch:
         self._bars.stop()
 
     def __call__(self, left: list[Run]) -> None:
-        """Show how far the runs are that are left."""
+        """Update the bars from the unfinished runs."""
         self._bars.update(self._all, completed=self._total - len(left))
-        told = {run: read_progress(folder_of(run, self._out) / PROGRESS) for run in left}
-        active = {run.name: place for run, place in told.items() if place is not None}
+        progress = {run: read_progress(folder_of(run, self._out) / PROGRESS) for run in left}
+        active = {run.name: place for run, place in progress.items() if place is not None}
         for name in [name for name in self._each if name not in active]:
             self._bars.remove_task(self._each.pop(name))
         for name, place in active.items():
             if name not in self._each:
-                self._each[name] = self._bars.add_task(_short(name), total=place.total, told="")
-            self._bars.update(self._each[name], completed=place.done, told=as_text(place.told))
+                self._each[name] = self._bars.add_task(_short(name), total=place.total, message="")
+            self._bars.update(self._each[name], completed=place.done, message=as_text(place.told))
         if not self._console.is_terminal and time.monotonic() - self._last > LINE_EVERY:
             self._last = time.monotonic()
             self._console.print(f"{self._total - len(left)} of {self._total} runs done", highlight=False)
@@ -90,5 +90,5 @@ class Watch:
 
 
 def _short(name: str) -> str:
-    """Without the hash."""
+    """Return a run's name without its hash."""
     return as_text(name.rsplit("-", 1)[0])

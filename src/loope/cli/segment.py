@@ -1,4 +1,4 @@
-"""`loope segment`: an image's classes, in colour."""
+"""`loope segment`: segment an image."""
 
 from __future__ import annotations
 
@@ -20,21 +20,19 @@ if TYPE_CHECKING:
 
 
 def segment(
-    image: Annotated[Path, typer.Argument(help="The image.")],
+    image: Annotated[Path, typer.Argument(help="Image to segment.")],
     checkpoint: Annotated[Path, typer.Option(help="A SETR or Segmenter model, written by loope.save.")],
-    out: Annotated[Path, typer.Option(help="Folder for mask, overlay and legend.")] = Path("out/segment"),
-    full: Annotated[
-        bool, typer.Option("--full", help="Slide over the image at its own resolution, not fitted to the model's.")
-    ] = False,
+    out: Annotated[Path, typer.Option(help="Folder for the mask, overlay and legend.")] = Path("out/segment"),
+    full: Annotated[bool, typer.Option("--full", help="Slide a window over the image at full resolution.")] = False,
     scale: Annotated[
-        list[float] | None, typer.Option(help="Look at it at this scale; several may be given.", min=0.05, max=10)
+        list[float] | None, typer.Option(help="Scale of the image at inference. Repeatable.", min=0.05, max=10)
     ] = None,
-    flip: Annotated[bool, typer.Option("--flip", help="Look at it mirrored too.")] = False,
+    flip: Annotated[bool, typer.Option("--flip", help="Average with the mirrored image.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Segment an image: writes the mask in the classes' colours, an overlay and a legend as PNG files.
+    """Segment an image, and write a mask, an overlay and a legend as PNG files.
 
-    The mask's pixels are the classes' numbers, and its palette their colours.
+    The mask stores class indices, with the class colours as its palette.
 
     Examples:
         loope segment street.jpg --checkpoint setr.safetensors
@@ -50,7 +48,7 @@ def segment(
     from loope.segmentation import drawing as drawings
 
     require_packages("Segmenting", "models,plots", "matplotlib", "numpy", "PIL", "safetensors", "timm")
-    require(image.is_file(), f"There is no image {image}.")
+    require(image.is_file(), f"No such image: {image}.")
     picture = _read(image)
     model = _model(checkpoint)
     with busy("Segmenting"):
@@ -77,7 +75,7 @@ def segment(
 
 
 def _read(path: Path) -> Tensor:
-    """`(H, W, 3)` uint8, upright."""
+    """Read an image as `(H, W, 3)` uint8, upright."""
     import numpy
     import torch
 
@@ -99,15 +97,15 @@ def _model(path: Path) -> SegmentationModel:
     model = load(path)
     if not isinstance(model, SegmentationModel):
         raise LoopeError(
-            f"{path} holds a {type(model).__name__}, which does not segment; give a file with a SETR or a Segmenter."
+            f"{path} holds a {type(model).__name__}, not a segmentation model; use a SETR or Segmenter checkpoint."
         )
     channels = required_attachment(model).branches[0].channels
-    require(channels == 3, f"{path} is for images of {channels} channels; only colour images can be segmented here.")
+    require(channels == 3, f"{path} takes images of {channels} channels; only RGB models are supported here.")
     return model
 
 
 def _classes(model: SegmentationModel, picture: Tensor, full: bool, scales: list[float], flip: bool) -> Tensor:
-    """`(H, W)` int64, at the picture's own resolution."""
+    """Return the classes, `(H, W)` int64, at the picture's resolution."""
     import torch
     from timm.data import resolve_model_data_config
 
@@ -119,19 +117,19 @@ def _classes(model: SegmentationModel, picture: Tensor, full: bool, scales: list
     mean, std = (torch.tensor(config[key]).view(3, 1, 1) for key in ("mean", "std"))
     pixels = ((picture.permute(2, 0, 1) / 255 - mean) / std)[None]
     size = seen = list(picture.shape[:2])
-    if not full:  # the smallest size that the model's window fits into
+    if not full:  # the smallest size that covers the model's window
         factor = max(window / side for window, side in zip(model.size, size, strict=True))
         seen = [max(window, round(side * factor)) for window, side in zip(model.size, size, strict=True)]
     _check_demand(seen, max(scales), len(model.labels))
     if not full:
         pixels = torch.nn.functional.interpolate(pixels, seen, mode="bilinear", antialias=True)
     found = predict(model, pixels.to(like), scales=scales, flip=flip).float()
-    require(bool(found.isfinite().all()), "The model gives scores that are not numbers; its weights are of no use.")
+    require(bool(found.isfinite().all()), "The model's scores are not finite; its weights are unusable.")
     return _most_likely(found, size)
 
 
 def _check_demand(size: Sequence[int], scale: float, classes: int) -> None:
-    """Raise `LoopeError` if the image is too large at the size at which it is looked at."""
+    """Raise `LoopeError` if the image is too large at its inference size."""
     from loope.core.errors import require
     from loope.core.limits import MOST_PIXELS, MOST_SCORES
 
@@ -139,13 +137,13 @@ def _check_demand(size: Sequence[int], scale: float, classes: int) -> None:
     most = min(MOST_PIXELS, MOST_SCORES // classes)
     require(
         height * width <= most,
-        f"The image would be looked at with {height:,}x{width:,} pixels; with {classes} classes up to {most:,} are "
-        "possible. Use a smaller image, one that is less narrow, or a smaller --scale.",
+        f"The image would be processed at {height:,}x{width:,} pixels; with {classes} classes, up to {most:,} are "
+        "supported. Use a smaller image, a less elongated one, or a smaller --scale.",
     )
 
 
 def _most_likely(scores: Tensor, size: Sequence[int]) -> Tensor:
-    """`(H, W)` int64: the best of the `(1, classes, h, w)` scores at another size, a class at a time to save memory."""
+    """Resize `(1, classes, h, w)` scores and return the argmax, `(H, W)` int64; one class at a time to save memory."""
     import torch
 
     from loope.segmentation.backbone import enlarged

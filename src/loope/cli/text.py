@@ -1,10 +1,10 @@
-"""What comes from files, paths and errors, made safe to show. Every command prints such text through these."""
+"""Escape text from files, paths and errors before a command prints it."""
 
 from loope.core.text import printable
 
 
 def as_text(text: object) -> str:
-    r"""`text` for a Rich console: control characters are written out, and square brackets are no markup.
+    r"""Escape control characters and Rich markup.
 
     Examples:
         >>> as_text("[/b] \x1b")

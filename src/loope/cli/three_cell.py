@@ -1,4 +1,4 @@
-"""`loope three-cell`: see samples of the position probe, or write it to disk."""
+"""`loope three-cell`: show samples of Three-Cell, or export the dataset."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from loope.cli.options import JsonOption, busy
+from loope.cli.options import JsonOption, busy, read_grid, require_drawing
 from loope.cli.text import as_text
 from loope.core.errors import require
 from loope.core.limits import MOST_PIXELS, MOST_SAMPLES
@@ -22,26 +22,26 @@ three_cell = typer.Typer(
     help="Three-Cell, the position probe: three coloured cells, four geometric questions.", no_args_is_help=True
 )
 
-SizeOption = Annotated[int, typer.Option(help="Samples of the whole; a split has its share.", max=MOST_SAMPLES)]
-GridOption = Annotated[str, typer.Option(help="HEIGHTxWIDTH of the grid, from 3x3.")]
+SizeOption = Annotated[int, typer.Option(help="Samples in all splits together.", max=MOST_SAMPLES)]
+GridOption = Annotated[str, typer.Option(help="HEIGHTxWIDTH of the grid, at least 3x3.")]
 CellOption = Annotated[int, typer.Option(help="Side of a cell in pixels.")]
-SeedOption = Annotated[int, typer.Option(help="Seed of the samples and the splits.")]
-SplitOption = Annotated[str | None, typer.Option(help="train, val or test; the whole if not given.")]
+SeedOption = Annotated[int, typer.Option(help="Seed of the samples and splits.")]
+SplitOption = Annotated[str | None, typer.Option(help="train, val or test; by default all.")]
 SamplerOption = Annotated[str, typer.Option(help="exact, or paper for the published procedure.")]
 
 
 @three_cell.command()
 def show(
-    count: Annotated[int, typer.Option(help="How many samples, from the first.", min=1, max=100)] = 4,
+    count: Annotated[int, typer.Option(help="Number of samples.", min=1, max=100)] = 4,
     size: SizeOption = 10_000,
     grid: GridOption = "14x14",
     seed: SeedOption = 0,
     split: SplitOption = None,
     sampler: SamplerOption = "exact",
-    draw: Annotated[Path | None, typer.Option(help="Draw them into this PNG file too.")] = None,
+    draw: Annotated[Path | None, typer.Option(help="Also draw them into this PNG file.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Draw samples with their answers in words, in the terminal and, if asked, into a PNG file.
+    """Show samples with their answers in the terminal, and optionally in a PNG file.
 
     Examples:
         loope three-cell show --count 2 --grid 7x7 --seed 3
@@ -51,7 +51,6 @@ def show(
     from rich.columns import Columns
     from rich.console import Console
 
-    from loope.cli.options import require_drawing
     from loope.core.files import write_atomic
     from loope.three_cell.bits import in_words
 
@@ -82,7 +81,9 @@ def show(
 
 @three_cell.command()
 def export(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of its own for the export.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="New or empty folder, or one of an interrupted export.")
+    ],
     size: SizeOption = 10_000,
     grid: GridOption = "14x14",
     cell: CellOption = 16,
@@ -92,7 +93,7 @@ def export(
     file_format: Annotated[str, typer.Option("--format", help="png (images and a CSV table) or npz.")] = "png",
     as_json: JsonOption = False,
 ) -> None:
-    """Write the data set to disk with a data card; run again to go on after an interruption.
+    """Export the dataset with a data card. Rerun to resume after an interruption.
 
     Examples:
         loope three-cell export out/probe --split train
@@ -111,19 +112,18 @@ def export(
             task = progress.add_task(f"{len(data):,} images", total=1)
             card = write(data, folder, file_format, lambda share: progress.update(task, completed=share))
     except KeyboardInterrupt:
-        console.print("Interrupted. The same command goes on from here.")
+        console.print("Interrupted. Rerun the same command to resume.")
         raise typer.Exit(130) from None
+    rates = data.majority_rates()
     if as_json:
-        told = {"folder": str(folder), "card": str(card), "samples": len(data), "majority_rates": data.majority_rates()}
-        typer.echo(to_json(told))
+        document = {"folder": str(folder), "card": str(card), "samples": len(data), "majority_rates": rates}
+        typer.echo(to_json(document))
         return
-    rates = ", ".join(f"{task} {rate:.1%}" for task, rate in data.majority_rates().items())
     console.print(f"{len(data):,} samples in [bold]{as_text(folder)}[/bold], described in {as_text(card.name)}.")
-    console.print(f"A constant answer scores: {rates}.")
+    console.print(f"A constant answer scores {', '.join(f'{task} {rate:.1%}' for task, rate in rates.items())}.")
 
 
 def _data(size: int, grid: str, cell: int, seed: int, split: str | None, sampler: str) -> ThreeCell:
-    from loope.cli.options import read_grid
     from loope.three_cell import ThreeCell
 
     cells = read_grid(grid)
@@ -135,7 +135,7 @@ def _data(size: int, grid: str, cell: int, seed: int, split: str | None, sampler
 
 
 def _sample(data: ThreeCell, index: int) -> Text:
-    """The grid in letters, coloured where the terminal can, and the answers below it."""
+    """Render the grid as coloured letters, with the answers below it."""
     from rich.text import Text
 
     from loope.three_cell.bits import COLOURS, in_words

@@ -1,4 +1,4 @@
-"""The server: addresses, limits and errors in words. What it sends is made in `answers`."""
+"""The server: routes, limits on requests, and errors as JSON."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 from starlette.applications import Starlette
@@ -20,94 +20,72 @@ from starlette.staticfiles import StaticFiles
 
 from loope.core.errors import LoopeError
 from loope.core.grid import Grid
-from loope.explorer.middleware import Guard
+from loope.explorer.handlers import Handlers
+from loope.explorer.middleware import Middleware
 from loope.explorer.models import Models
 from loope.explorer.numbers import read_grid, read_whole
-from loope.explorer.queue import SECONDS_ELSEWHERE, Busy, Work
-
-if TYPE_CHECKING:
-    from loope.explorer.handlers import Answers
+from loope.explorer.queue import SECONDS_ELSEWHERE, Busy, Queue
+from loope.explorer.routes import CATALOG, CHECKPOINT, ROUTES, TIMM_MODEL, ApiRoute
 
 STATIC = Path(__file__).parent / "static"
 MOST_BYTES = 32 * 2**20  # of a body
 MOST_ARRIVING = 4 * MOST_BYTES  # of all bodies together
 SECONDS = 60  # to send a body in
-TYPES = {".json": "application/json", ".bin": "application/octet-stream"}
-
-GRID = "{height}x{width}"  # numbers are read in `answers`, which says what is wrong with them
-GETS = {
-    "/api/catalogue.json": "catalogue",
-    f"/api/similarity/{{choice}}/{GRID}/{{dim}}.bin": "similarity",
-    f"/api/order/{{name}}/{GRID}.json": "order",
-    "/api/three-cell/{moving}/{cells}.json": "three_cell",
-}
-MODEL = f"/api/similarity/timm~{{name}}/{GRID}/{{dim}}.bin"
-ACTING = f"/api/similarity/file~{{name}}~acts~{{number}}/{GRID}/{{dim}}.bin"
-POSTS = {"/api/file.json": "receive", "/api/offsets.json": "offsets"}
+MEDIA_TYPES = {".json": "application/json", ".bin": "application/octet-stream"}
 
 
 class Server:
-    """What the addresses share."""
+    """The state that requests share."""
 
     def __init__(self, local: bool):
         self.local = local
-        self.work = Work()
+        self.queue = Queue()
+        self.handlers = Handlers()
         self.models = Models()
         self.arriving = 0
 
-    @cached_property
-    def answers(self) -> Answers:
-        """Imported when first asked, in a worker: the page is there before torch."""
-        from loope.explorer.handlers import Answers
-
-        return Answers()
-
-    async def get(self, name: str, request: Request) -> Response:
-        """Send what an address stands for."""
-        return await self._send(request, name, request.url.path, request.path_params)
-
-    async def post(self, name: str, request: Request) -> Response:
-        """Send what is made of a body."""
-        body = await self._body(request)
-        key = (request.url.path, hashlib.sha256(request.url.query.encode() + b"\0" + body).digest())
-        return await self._send(request, name, key, {"body": body, "query": dict(request.query_params)})
+    async def respond(self, route: ApiRoute, request: Request) -> Response:
+        """Call a route's handler in a worker."""
+        key: Any = request.url.path
+        arguments: dict[str, Any] = request.path_params
+        if route.method == "POST":
+            body = await self._body(request)
+            key = (key, hashlib.sha256(request.url.query.encode() + b"\0" + body).digest())
+            arguments = {"body": body, "query": dict(request.query_params)}
+        content = await self.queue.get(key, lambda: route.handler(self.handlers, **arguments))
+        return Response(content, media_type=MEDIA_TYPES[Path(route.path).suffix])
 
     async def model(self, request: Request) -> Response:
-        """Send a timm model's table."""
+        """Send the position table of a timm model."""
         if not self.local:
-            raise LoopeError("Models by name are fetched for this machine's own user only; choose their file.")
+            raise LoopeError("Models can be named only on the machine that runs the explorer; choose a file.")
         name, grid = request.path_params["name"], _grid(request)
         late = (
             f"{name} did not arrive within {SECONDS_ELSEWHERE} seconds: its weights come from the network. Try again "
+            "in a while, or choose its .safetensors file."
         )
-        return await self._send_elsewhere(
-            (name, grid), lambda: self.models.table(name, grid), f"{late}in a while, or choose their .safetensors file."
-        )
+        return await self._send_elsewhere((name, grid), lambda: self.models.table(name, grid), late)
 
-    async def acting(self, request: Request) -> Response:
-        """Send what acts in a checkpoint that was received."""
-        asked, grid = request.path_params, _grid(request)
-        number = read_whole(asked["number"], "What acts")
-        late = f"The file's encoders were not there within {SECONDS_ELSEWHERE} seconds; try again in a while."
+    async def checkpoint(self, request: Request) -> Response:
+        """Send one of the position encodings in use in an uploaded checkpoint."""
+        name, grid = request.path_params["name"], _grid(request)
+        number = read_whole(request.path_params["number"], "An encoding's number")
+        late = f"The file's encoders were not built within {SECONDS_ELSEWHERE} seconds; try again in a while."
 
         async def make() -> bytes:
-            return await self.models.acting(self.answers.file([asked["name"]]), number, grid)
+            return await self.models.acting(self.handlers.file(name), number, grid)
 
-        return await self._send_elsewhere((asked["name"], number, grid), make, late)
+        return await self._send_elsewhere((name, number, grid), make, late)
 
     async def _send_elsewhere(self, key: Any, make: Callable[[], Coroutine[Any, Any, bytes]], late: str) -> Response:
-        """Send what another process makes, or say that it is late."""
+        """Send what another process computes, or status 504 if it is late."""
         try:
-            return Response(await self.work.get_elsewhere(key, make), media_type=TYPES[".bin"])
+            return Response(await self.queue.get_elsewhere(key, make), media_type=MEDIA_TYPES[".bin"])
         except TimeoutError:
             raise HTTPException(504, late) from None
 
-    async def _send(self, request: Request, name: str, key: Any, arguments: dict[str, Any]) -> Response:
-        made = await self.work.get(key, lambda: getattr(self.answers, name)(**arguments))
-        return Response(made, media_type=TYPES[Path(request.url.path).suffix])
-
     async def _body(self, request: Request) -> bytes:
-        """What is sent, if it is not too much, alone or with others, nor too slow."""
+        """Read the body, within limits on its size, on all bodies together and on time."""
         body = bytearray()
         try:
             with anyio.fail_after(SECONDS):
@@ -126,10 +104,10 @@ class Server:
 
     @asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        """Make ready what the page asks for first, while the browser opens it."""
-        first = asyncio.ensure_future(self.work.get("/api/catalogue.json", lambda: self.answers.catalogue()))
+        """Compute the catalog, which the page requests first, while the browser starts."""
+        first = asyncio.ensure_future(self.queue.get(CATALOG.path, self.handlers.catalog))
         yield
-        await self.work.close()
+        await self.queue.close()
         first.cancel()
 
 
@@ -138,29 +116,29 @@ def _grid(request: Request) -> Grid:
 
 
 async def _explain(request: Request, error: Exception) -> Response:
-    """Errors in words, as JSON."""
+    """Turn an error into JSON."""
     if isinstance(error, HTTPException):
         return JSONResponse({"error": error.detail}, error.status_code)
     if isinstance(error, Busy):
         return JSONResponse({"error": str(error)}, 503, {"Retry-After": "1"})
     if isinstance(error, LoopeError):
         return JSONResponse({"error": str(error)}, 400)
-    return JSONResponse({"error": "Something went wrong in the explorer; its terminal says what."}, 500)
+    return JSONResponse({"error": "Something went wrong in the explorer; see its terminal."}, 500)
 
 
-def create_app(local: bool = True) -> Guard:
-    """The explorer as an ASGI application.
+def create_app(local: bool = True) -> Middleware:
+    """Return the explorer as an ASGI application.
 
     Args:
-        local: whether it is for this machine alone.
+        local: whether it serves this machine only.
     """
     server = Server(local)
-    routes: list[BaseRoute] = [Route(MODEL, server.model), Route(ACTING, server.acting)]  # first: an encoder's fits too
-    routes += [Route(path, partial(server.get, name)) for path, name in GETS.items()]
-    routes += [Route(path, partial(server.post, name), methods=["POST"]) for path, name in POSTS.items()]
+    # First, because the route of an encoder matches them too.
+    routes: list[BaseRoute] = [Route(TIMM_MODEL, server.model), Route(CHECKPOINT, server.checkpoint)]
+    routes += [Route(route.path, partial(server.respond, route), methods=[route.method]) for route in ROUTES]
     routes.append(Mount("/", StaticFiles(directory=STATIC, html=True)))
     handlers: dict[Any, Callable[[Request, Exception], Awaitable[Response]]] = dict.fromkeys(
         (HTTPException, LoopeError, Exception), _explain
     )
-    # Around all of it: an answer to a fault of ours has the headers too.
-    return Guard(Starlette(routes=routes, exception_handlers=handlers, lifespan=server.lifespan), local)
+    # Outermost, so that responses to internal errors get the headers too.
+    return Middleware(Starlette(routes=routes, exception_handlers=handlers, lifespan=server.lifespan), local)

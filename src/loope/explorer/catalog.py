@@ -1,4 +1,4 @@
-"""What the page can offer: encoders with the options that show, orders, limits, the words of Three-Cell."""
+"""What the page offers: encoders with their options, orders, limits, and the words of Three-Cell."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_DIM = 2048
 GRIDS = ("7x7", "14x14", "7x28", "16x16", "24x24")
 DIMS = (192, 384, 768)
 
-# The options that change an untrained encoder's similarity; the others are about training.
+# The options that change an untrained encoder's similarity; the others affect training only.
 CHOICES: dict[str, Callable[[], list[str]]] = {
     "order": lambda: list_orders(),
     "frequencies": lambda: list(SETS),
@@ -30,16 +30,16 @@ NUMBERS = ("gamma", "temperature", "base")
 
 
 def options_of(name: str) -> dict[str, Any]:
-    """The options that the page offers for an encoder, with their defaults."""
+    """Return the options that the page offers for an encoder, with their defaults."""
     parameters = inspect.signature(encoder_class(name)).parameters
     return {key: value.default for key, value in parameters.items() if key in CHOICES or key in NUMBERS}
 
 
 def read_options(name: str, given: dict[str, str]) -> dict[str, Any]:
-    """Options as text to what the encoder takes.
+    """Parse an encoder's options.
 
     Raises:
-        LoopeError: for an unknown encoder, an option that is not offered, or no number where one is due.
+        LoopeError: if the encoder is unknown, an option is not offered, or a number is malformed.
     """
     offered = options_of(name)
     read: dict[str, Any] = {}
@@ -54,7 +54,7 @@ def read_options(name: str, given: dict[str, str]) -> dict[str, Any]:
 
 
 def check_size(grid: Grid, dim: int = 1) -> None:
-    """Raise `LoopeError` for more than a page can show."""
+    """Raise `LoopeError` if the page cannot show this size."""
     require(
         grid.size <= MOST_CELLS_SHOWN,
         f"The explorer shows grids of up to {MOST_CELLS_SHOWN} cells, got {grid}, with {grid.size}.",
@@ -62,8 +62,8 @@ def check_size(grid: Grid, dim: int = 1) -> None:
     require(1 <= dim <= MOST_DIM, f"The explorer takes widths from 1 to {MOST_DIM}, got {dim}.")
 
 
-def catalogue(model: dict[str, Any] | None) -> dict[str, Any]:
-    """All that the page needs to know before it draws; `model` says what the shipped model is, if there is a server."""
+def catalog(model: dict[str, Any] | None) -> dict[str, Any]:
+    """Return what the page needs before it draws; `model` describes the shipped model, None without a server."""
     return {
         "encoders": [
             {
@@ -81,7 +81,7 @@ def catalogue(model: dict[str, Any] | None) -> dict[str, Any]:
         "words": {task: {"".join(map(str, bits)): word for bits, word in told.items()} for task, told in WORDS.items()},
         "colours": list(COLOURS),
         "model": model,
-        "free": True,  # any grid, width and file: there is a server
+        "free": True,  # any grid, width and file, which needs a server
     }
 
 

@@ -1,4 +1,4 @@
-"""What a checkpoint offers to Compare: what gives its tokens their position, and tables that are kept but not used."""
+"""What Compare shows of a checkpoint: its position encodings in use, and unused position tables."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ ACTS, ASIDE = "acts", "aside"
 
 
 def contents(file: Weights, name: str) -> dict[str, object]:
-    """What can be compared, found without building anything.
+    """List what can be compared, without building the model.
 
     Args:
         file: the checkpoint.
-        name: what the explorer calls it.
+        name: its id in the explorer.
 
     Returns:
-        `choices`: `[address, what it is called, the table's name or None]`, what acts first. `grid`: a guess.
+        `choices`: `[address, label, name of the table or None]`, those in use first. `grid`: a guess.
 
     Raises:
-        LoopeError: if nothing in it gives tokens their position.
+        LoopeError: if it has no position encoding.
     """
     spec, aside = attached(file.tensors, file.metadata), set_aside(file.tensors)
     if spec is None:
@@ -41,27 +41,29 @@ def contents(file: Weights, name: str) -> dict[str, object]:
 
 
 def table(file: Weights, which: Sequence[str], grid: Grid) -> Tensor:
-    """The `(h, w, D)` table in use, or one that was set aside.
+    """Return the `(h, w, D)` position table in use, or an unused one.
 
     Args:
         file: the checkpoint.
-        which: nothing, or "aside" and the table's number.
-        grid: of its patches.
+        which: empty, or "aside" and the table's number.
+        grid: the grid of its patches.
 
     Raises:
-        LoopeError: if there is no such table.
+        LoopeError: if the table does not exist.
     """
     if not which:
         return position_table(file.tensors, grid)
     aside = set_aside(file.tensors)
-    require(len(which) == 2 and which[0] == ASIDE, f"A table is told by 'aside' and a number, got {'~'.join(which)!r}.")
+    require(
+        len(which) == 2 and which[0] == ASIDE, f"A table is named by 'aside' and a number, got {'~'.join(which)!r}."
+    )
     number = read_whole(which[1], "A table's number")
-    require(number < len(aside), f"The file has {len(aside)} tables that are set aside; choose it again.")
+    require(number < len(aside), f"The file has {len(aside)} unused tables; choose it again.")
     return position_table(file.tensors, grid, aside[number])
 
 
 def _grid(file: Weights, aside: list[str]) -> list[int] | None:
-    """The square grid of the model's own table, if there is one."""
+    """Return the square grid of the first unused table that has one."""
     for each in aside:
         try:
             return list(position_table(file.tensors, name=each).shape[:2])

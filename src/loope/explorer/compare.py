@@ -1,4 +1,4 @@
-"""What Compare shows of an encoder or a table: its similarity matrix, PESI with its ceilings, and PESI's maps."""
+"""The data of the Compare view: similarity matrix, PESI with its ceilings, and PESI's maps."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from loope.pesi_metric.published import DIRECTIONS, published
 from loope.pesi_metric.summary import summary_of
 from loope.surgery.acting import Positions
 
-LONGEST = 300  # letters of a choice
-_SEEDING = threading.Lock()  # torch has one random generator for all threads
+MOST_LETTERS = 300  # of a choice
+_SEED_LOCK = threading.Lock()  # torch has one random generator for all threads
 
 
 class Choice(NamedTuple):
-    """What is compared, as in the page's address: `sinusoid~order~hilbert`, or `file~ID~aside~0`."""
+    """What to compare, as in the page's address: `sinusoid~order~hilbert` or `file~ID~aside~0`."""
 
     name: str
     details: tuple[str, ...]
@@ -35,17 +35,17 @@ class Choice(NamedTuple):
         """Split at the tildes.
 
         Raises:
-            LoopeError: for more than any choice needs; a name is looked for among the known ones, letter by letter.
+            LoopeError: if the text is too long; suggesting similar names takes time that grows with it.
         """
-        require(len(text) <= LONGEST, f"What is compared is told in up to {LONGEST} letters, got {len(text)}.")
+        require(len(text) <= MOST_LETTERS, f"A choice has up to {MOST_LETTERS} letters, got {len(text)}.")
         name, *details = text.split("~")
         return cls(name, tuple(details))
 
     def options(self) -> dict[str, Any]:
-        """An encoder's options.
+        """Parse the encoder's options.
 
         Raises:
-            LoopeError: for options that are not offered.
+            LoopeError: if an option is not offered.
         """
         pairs = dict(zip(self.details[::2], self.details[1::2], strict=False))
         require(len(self.details) == 2 * len(pairs), f"Options are pairs of a name and a value, got {self.details}.")
@@ -53,15 +53,15 @@ class Choice(NamedTuple):
 
 
 def encoder_data(choice: Choice, grid: Grid, dim: int) -> bytes:
-    """An encoder as it is before training, with seed 0, in a ViT with heads of 64 channels and 12 blocks.
+    """Return the data of an untrained encoder, with seed 0, in a ViT with heads of 64 channels and 12 blocks.
 
     Raises:
-        LoopeError: for an unknown encoder or option, or a size that it or the page cannot take.
+        LoopeError: if the encoder, an option or the size is not supported.
     """
     check_size(grid, dim)
     options = choice.options()
     heads = usual_heads(dim)
-    with _SEEDING:
+    with _SEED_LOCK:
         torch.default_generator.manual_seed(0)  # `torch.manual_seed` seeds all devices, which takes a millisecond
         encoder = create_encoder(choice.name, dim, grid, patch_size=16, heads=heads, depth=12, **options)
     unit = "bias" if "bias" in encoder.hooks() else "cosine"
@@ -70,10 +70,10 @@ def encoder_data(choice: Choice, grid: Grid, dim: int) -> bytes:
 
 
 def table_data(table: Tensor) -> bytes:
-    """A model's own `(h, w, D)` table.
+    """Return the data of a model's own `(h, w, D)` position table.
 
     Raises:
-        LoopeError: for a table that is too large, or has vectors without a direction.
+        LoopeError: if the table is too large, or has zero vectors.
     """
     height, width, dim = table.shape
     grid = Grid(height, width)
@@ -82,10 +82,10 @@ def table_data(table: Tensor) -> bytes:
 
 
 def positions_data(positions: Positions) -> bytes:
-    """What acts in a checkpoint: an encoder with its weights, or a table.
+    """Return the data of a checkpoint's encoder with its weights, or of its position table.
 
     Raises:
-        LoopeError: for more than the page can show.
+        LoopeError: if the page cannot show its size.
     """
     check_size(positions.grid, positions.dim)
     bias = isinstance(positions.source, PositionalEncoder) and "bias" in positions.source.hooks()

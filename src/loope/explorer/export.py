@@ -1,31 +1,33 @@
-"""The page as static files, for any web server: what the explorer's own server would send, written out."""
+"""Write the page as static files that any web server can serve, under the server's own addresses."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from loope.core.files import write_atomic
 from loope.core.grid import Grid
 from loope.encoders import list_encoders
-from loope.explorer import catalog as offered
+from loope.explorer import catalog
 from loope.explorer.app import STATIC
-from loope.explorer.compare import Choice, encoder_data
-from loope.explorer.order import order_data
+from loope.explorer.handlers import Handlers
+from loope.explorer.routes import CATALOG, ORDER, SIMILARITY, ApiRoute
 from loope.explorer.serialization import to_json
 from loope.orders import list_orders
 
 GRIDS = (Grid(7, 7), Grid(14, 14), Grid(7, 28))
 DIM = 768
-CHOOSES = {"sinusoid": "order"}  # the one option that is written out
+EXPORTED_OPTIONS = {"sinusoid": "order"}  # by encoder; the other options keep their defaults
 
 
 def export(folder: Path, progress: Callable[[float], None] = lambda share: None) -> int:
-    """Write Compare, Order and Three-Cell for the encoders as they are by default.
+    """Write Compare, Order and Three-Cell, for encoders with their default options.
 
     Args:
-        folder: where to; made if missing.
-        progress: told the share that is done, from 0 to 1.
+        folder: destination; created if missing.
+        progress: called with the share that is done, from 0 to 1.
 
     Returns:
         The number of files.
@@ -38,30 +40,40 @@ def export(folder: Path, progress: Callable[[float], None] = lambda share: None)
 
 
 def _files() -> Iterator[tuple[str, Callable[[], bytes]]]:
-    """Paths, and what makes their content."""
+    """Yield each file's path, and a function that returns its content."""
     for source in sorted(STATIC.iterdir()):
         yield source.name, source.read_bytes
-    yield "api/catalogue.json", _catalogue
+    yield _path(CATALOG), _catalog
+    handlers = Handlers()
+    for route, parts in _requests():
+        yield _path(route, **parts), partial(route.handler, handlers, **parts)
+
+
+def _requests() -> Iterator[tuple[ApiRoute, dict[str, str]]]:
+    """Yield the requests whose responses are exported."""
     for grid in GRIDS:
+        size = {"height": str(grid.height), "width": str(grid.width)}
         for name in list_orders():
-            yield f"api/order/{name}/{grid}.json", lambda name=name, grid=grid: order_data(name, grid)  # type: ignore[misc]
+            yield ORDER, {"name": name, **size}
         for choice in _choices():
-            yield (
-                f"api/similarity/{choice}/{grid}/{DIM}.bin",
-                lambda choice=choice, grid=grid: encoder_data(Choice.read(choice), grid, DIM),  # type: ignore[misc]
-            )
+            yield SIMILARITY, {"choice": choice, **size, "dim": str(DIM)}
+
+
+def _path(route: ApiRoute, **parts: Any) -> str:
+    return route.url(**parts).removeprefix("/")
 
 
 def _choices() -> Iterator[str]:
     yield from list_encoders()
-    for name, option in CHOOSES.items():
-        default = offered.options_of(name)[option]
-        yield from (f"{name}~{option}~{value}" for value in offered.CHOICES[option]() if value != default)
+    for name, option in EXPORTED_OPTIONS.items():
+        default = catalog.options_of(name)[option]
+        yield from (f"{name}~{option}~{value}" for value in catalog.CHOICES[option]() if value != default)
 
 
-def _catalogue() -> bytes:
-    """What the page may offer where there is no server."""
-    told = offered.catalogue(None)
-    for encoder in told["encoders"]:
-        encoder["options"] = [each for each in encoder["options"] if CHOOSES.get(encoder["name"]) == each["name"]]
-    return to_json({**told, "grids": [str(grid) for grid in GRIDS], "dims": [DIM], "free": False})
+def _catalog() -> bytes:
+    """Return what the page offers without a server."""
+    offered = catalog.catalog(None)
+    for encoder in offered["encoders"]:
+        exported = EXPORTED_OPTIONS.get(encoder["name"])
+        encoder["options"] = [option for option in encoder["options"] if option["name"] == exported]
+    return to_json({**offered, "grids": [str(grid) for grid in GRIDS], "dims": [DIM], "free": False})

@@ -1,87 +1,97 @@
-"""What each address of the server sends, as bytes. Importing this imports torch, which the page does not wait for."""
+"""The response to each route of the API, as bytes.
+
+Handlers import what they need when called: the page is served before torch is imported.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from loope.core.errors import LoopeError, require
-from loope.explorer import catalog as offered
-from loope.explorer import checkpoints, compare, model
 from loope.explorer.numbers import read_grid, read_whole
-from loope.explorer.offsets import offsets_data, read_encoder
-from loope.explorer.order import order_data
-from loope.explorer.queue import Kept
-from loope.explorer.serialization import to_json
-from loope.explorer.uploads import read_weights
+from loope.explorer.queue import Cache
 
 
-class Answers:
-    """One method an address."""
+class Handlers:
+    """One method per route, and the uploaded files."""
 
     def __init__(self) -> None:
-        self.files = Kept()
+        self.files = Cache()
 
-    def catalogue(self) -> bytes:
-        """What there is to choose from."""
-        return to_json(offered.catalogue(model.about()))
+    def catalog(self) -> bytes:
+        """Return what the page offers."""
+        from loope.explorer import views
+
+        return views.to_json(views.catalog(views.model.about()))
 
     def similarity(self, choice: str, height: str, width: str, dim: str) -> bytes:
-        """The similarity of an encoder or of a file's table, with its scores."""
-        read, grid = compare.Choice.read(choice), read_grid(height, width)
-        if read.name == "file":
-            return compare.table_data(
-                checkpoints.table(read_weights(self.file(read.details[:1])), read.details[1:], grid)
-            )
-        return compare.encoder_data(read, grid, read_whole(dim, "A width"))
+        """Return the similarity and scores of an encoder, or of an uploaded file's position table."""
+        from loope.explorer import views
+
+        parsed, grid = views.compare.Choice.read(choice), read_grid(height, width)
+        if parsed.name == "file":
+            name, *which = parsed.details or ("",)
+            return views.compare.table_data(views.checkpoints.table(views.read_weights(self.file(name)), which, grid))
+        return views.compare.encoder_data(parsed, grid, read_whole(dim, "A width"))
 
     def order(self, name: str, height: str, width: str) -> bytes:
-        """An order and its locality."""
-        return order_data(name, read_grid(height, width))
+        """Return an order and its locality."""
+        from loope.explorer import views
+
+        return views.order_data(name, read_grid(height, width))
 
     def three_cell(self, cells: str, moving: str) -> bytes:
-        """What the shipped model answers."""
-        known = re.fullmatch(r"\d{1,4}(-\d{1,4}){5}", cells)
-        require(known is not None, f"Three cells are six numbers, row and column of each, got {cells!r}.")
-        return model.ask([int(number) for number in cells.split("-")], moving)
+        """Return the shipped model's answers."""
+        from loope.explorer import views
 
-    def receive(self, body: bytes, query: Mapping[str, str]) -> bytes:
-        """Keep a safetensors file, and say what is in it.
+        valid = re.fullmatch(r"\d{1,4}(-\d{1,4}){5}", cells) is not None
+        require(valid, f"Three cells are six numbers, row and column of each, got {cells!r}.")
+        return views.model.ask([int(number) for number in cells.split("-")], moving)
+
+    def upload(self, body: bytes, query: Mapping[str, str]) -> bytes:
+        """Store a safetensors file, and return what it contains.
 
         Returns:
-            JSON: the file's `id`; `choices` for Compare, what acts first, or why there are none; its `grid`, a guess;
-            and LOOPE's grid, or why there is none.
+            JSON: the file's `id`; `choices` for Compare, those in use first, or why there are none; its `grid`, a
+            guess; and LOOPE's grid, or why there is none.
         """
-        weights = read_weights(body)
+        from loope.explorer import views
+
+        weights = views.read_weights(body)
         name = hashlib.sha256(body).hexdigest()[:16]
         self.files.put(name, body)
-        told = {"id": name, "loope": _told(lambda: {"grid": read_encoder(weights).grid})}
-        return to_json({**told, **_told(lambda: checkpoints.contents(weights, name))})
+        contents = _or_error(lambda: views.checkpoints.contents(weights, name))
+        loope = _or_error(lambda: {"grid": views.read_encoder(weights).grid})
+        return views.to_json({"id": name, "loope": loope, **contents})
 
     def offsets(self, body: bytes, query: Mapping[str, str]) -> bytes:
-        """X_C of the image in the body."""
-        checkpoint = query.get("checkpoint", "shipped")
-        encoder = (
-            model.shipped_encoder() if checkpoint == "shipped" else read_encoder(read_weights(self.file([checkpoint])))
-        )
-        grid = read_grid(query["height"], query.get("width", "0")) if "height" in query else None
-        return offsets_data(encoder, body, grid, query.get("pixels", "signed"))
+        """Return X_C of the image in the body."""
+        from loope.explorer import views
 
-    def file(self, name: Sequence[str]) -> bytes:
-        """A file that was received.
+        name = query.get("checkpoint", "shipped")
+        if name == "shipped":
+            encoder = views.model.shipped_encoder()
+        else:
+            encoder = views.read_encoder(views.read_weights(self.file(name)))
+        grid = read_grid(query["height"], query.get("width", "0")) if "height" in query else None
+        return views.offsets_data(encoder, body, grid, query.get("pixels", "signed"))
+
+    def file(self, name: str) -> bytes:
+        """Return an uploaded file.
 
         Raises:
-            LoopeError: if it is not there.
+            LoopeError: if it is not stored any more.
         """
-        body = self.files.get(name[0]) if name else None
+        body = self.files.get(name)
         if body is None:
-            raise LoopeError("That file is not here any more; choose it again.")
+            raise LoopeError("That file is no longer stored; choose it again.")
         return body
 
 
-def _told(look: Callable[[], dict[str, object]]) -> dict[str, object]:
-    """What is looked for, or why it is not there."""
+def _or_error(look: Callable[[], dict[str, object]]) -> dict[str, object]:
+    """Return what `look` returns, or its error message."""
     try:
         return look()
     except LoopeError as error:

@@ -1,4 +1,4 @@
-"""What every request and answer goes through: whom the server answers to, and what a browser may do with the answer."""
+"""Check the origin of requests, and add security headers to responses."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ HEADERS = {
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a server that listens on `host`."""
+    """Return whether only this machine can reach a server that listens on `host`."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
 
 
-class Guard:
-    """Refuses requests that other sites make in a visitor's browser, and adds the headers.
+class Middleware:
+    """Refuses cross-site requests, and adds the security headers.
 
     Args:
-        app: what is guarded.
-        local: whether the server is for this machine alone. Requests must then name it so: a name that someone else
-            lets point to 127.0.0.1 (DNS rebinding) is refused.
+        app: the wrapped application.
+        local: whether it serves this machine only. Requests must then name a loopback host, which prevents DNS
+            rebinding.
     """
 
     def __init__(self, app: ASGIApp, local: bool):
@@ -54,7 +54,7 @@ class Guard:
         self.local = local
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
+        """Handle one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -65,15 +65,15 @@ class Guard:
             await send(message)
 
         refusal = self._refusal(Headers(scope=scope))
-        answer = self.app if refusal is None else JSONResponse({"error": refusal}, 403)
-        await answer(scope, receive, send_with_headers)
+        respond = self.app if refusal is None else JSONResponse({"error": refusal}, 403)
+        await respond(scope, receive, send_with_headers)
 
     def _refusal(self, headers: Headers) -> str | None:
         name = re.sub(r":\d+$", "", headers.get("host", "")).strip("[]")
         if self.local and not is_loopback(name):
-            return f"This explorer answers to localhost only, not to {name!r}; start it with --host to let others in."
+            return f"This explorer answers to localhost only, not to {name!r}; start it with --host to admit others."
         origin = headers.get("origin")
-        elsewhere = origin is not None and origin.partition("://")[2] != headers.get("host", "")
-        if elsewhere or headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-            return "Another site's page asked for this; open the explorer itself."
+        foreign = origin is not None and origin.partition("://")[2] != headers.get("host", "")
+        if foreign or headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+            return "This request comes from another site; open the explorer itself."
         return None

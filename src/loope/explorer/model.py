@@ -1,4 +1,4 @@
-"""The small model that ships with the page: LOOPE in a tiny ViT, trained on Three-Cell by `loope demo`."""
+"""The shipped model: LOOPE in a tiny ViT, trained on Three-Cell by `loope demo`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHIPPED = Path(__file__).parent / "three-cell.safetensors"
 
 @lru_cache(maxsize=1)
 def shipped() -> nn.Module:
-    """The model in float32 and evaluation mode; it is stored in half of that."""
+    """Load the model in evaluation mode, from half precision to float32."""
     try:
         from loope.surgery.checkpoint import load
 
@@ -36,23 +36,23 @@ def shipped() -> nn.Module:
 
 @lru_cache(maxsize=1)
 def shipped_encoder() -> Loope:
-    """Its LOOPE, without the model around it: most of the page does not wait for timm."""
+    """Load only its LOOPE, so that most of the page does not wait for timm."""
     return read_encoder(read_weights(SHIPPED.read_bytes()))
 
 
 def ask(cells: list[int], moving: str) -> bytes:
-    """What the model answers, and where it would be wrong if one cell were elsewhere.
+    """Return the model's answers, and where it errs as one cell moves over the grid.
 
     Args:
         cells: six numbers, row and column of red, green and blue.
-        moving: the colour that is tried at every cell of the grid.
+        moving: the colour of the cell that moves.
 
     Returns:
-        JSON: the six `label` bits, the model's six `logits`, and `wrong`, for each place of the moving cell the number
-        of bits that the model gets wrong, null where the three cells would be on one line.
+        JSON: the six `label` bits, the model's six `logits`, and `wrong`, the number of wrong bits for each place of
+        the moving cell, null where the three cells are collinear.
 
     Raises:
-        LoopeError: for cells that do not lie on the model's grid.
+        LoopeError: if a cell is outside the model's grid.
     """
     one_of("colour", moving, COLOURS)
     encoder = shipped_encoder()
@@ -62,7 +62,7 @@ def ask(cells: list[int], moving: str) -> bytes:
     elsewhere[:, COLOURS.index(moving)] = torch.stack(grid.coordinates(), dim=1)
     every = torch.cat((asked, elsewhere))
     with torch.no_grad():
-        logits = shipped()(render(every, grid, encoder.patch_size) * 2 - 1)  # the range that it was trained on
+        logits = shipped()(render(every, grid, encoder.patch_size) * 2 - 1)  # the range it was trained on
     labels = answer(every, grid)
     wrong = ((logits > 0) != labels.bool()).sum(1)[1:].tolist()
     valid = (signed_area(elsewhere) != 0).tolist()
@@ -76,6 +76,6 @@ def ask(cells: list[int], moving: str) -> bytes:
 
 
 def about() -> dict[str, Any]:
-    """Its grid and patch size, for the page."""
+    """Return its grid and patch size."""
     encoder = shipped_encoder()
     return {"grid": list(encoder.grid), "patch": encoder.patch_size}

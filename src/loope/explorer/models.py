@@ -1,6 +1,6 @@
-"""What needs a model, made by another process: a network that hangs, or a file that asks for gigabytes, stays there.
+"""Build models in another process, so that a hanging download or a file that demands gigabytes stays there.
 
-Two things do: a timm model's own table, and a checkpoint's encoders, whose shapes follow from the model around them.
+Two requests need a model: a timm model's own table, and a checkpoint's encoders, whose shapes depend on its model.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from loope.core.grid import Grid
 
 MOST_PROCESSES = 2
 SECONDS = {"timm": 600, "acts": 30}  # a download may be large
-MOST_MEMORY = 2 * 2**30  # for the encoders of a file
+MOST_MEMORY = 2 * 2**30  # to build the encoders of a file
 NAME = re.compile(r"[A-Za-z0-9_.]{1,100}")
-# The search path is ours, so that modules in the folder where the explorer was started are not picked up.
+# Use our own search path, so that modules in the current folder are not imported.
 START = "import os, sys; sys.path[:] = sys.argv[1].split(os.pathsep); from loope.explorer.models import main; main()"
 COMMAND = [sys.executable, "-c", START]
-TOLD = 3  # exit code: what was printed is the reason
+FAILED = 3  # exit code: the output is the error message
 
 
 class Models:
-    """Starts up to `MOST_PROCESSES` processes at a time."""
+    """Runs up to `MOST_PROCESSES` processes at a time."""
 
     def __init__(self) -> None:
         self._free = asyncio.Semaphore(MOST_PROCESSES)
 
     async def table(self, name: str, grid: Grid) -> bytes:
-        """A timm model's table, as the page takes it.
+        """Return the Compare data of a timm model's position table.
 
         Raises:
-            LoopeError: if timm has no such model, or it cannot be loaded.
+            LoopeError: if timm does not have the model, or cannot load it.
         """
         require(
             NAME.fullmatch(name) is not None,
@@ -45,12 +45,12 @@ class Models:
         return await self._run("timm", name, grid)
 
     async def acting(self, file: bytes, number: int, grid: Grid) -> bytes:
-        """What acts in a checkpoint, as the page takes it.
+        """Return the Compare data of a position encoding in use in a checkpoint.
 
         Args:
             file: the checkpoint.
-            number: which of the things that act.
-            grid: where it is measured.
+            number: the index of the encoding.
+            grid: the grid to measure on.
 
         Raises:
             LoopeError: if its encoders cannot be built.
@@ -68,33 +68,33 @@ class Models:
                 with anyio.fail_after(SECONDS[what]):
                     printed, _ = await process.communicate(given)
             except TimeoutError:
-                raise LoopeError(f"Loading {_called(what, which)} took over {SECONDS[what]} seconds.") from None
+                raise LoopeError(f"Loading {_label(what, which)} took over {SECONDS[what]} seconds.") from None
             finally:
-                if process.returncode is None:  # too slow, or the explorer ends
+                if process.returncode is None:  # timed out, or the explorer stops
                     process.kill()
                     await process.wait()
-        if process.returncode == TOLD:
+        if process.returncode == FAILED:
             raise LoopeError(printed.decode())
-        ended = f"Loading {_called(what, which)} ended unexpectedly; the explorer's terminal says why."
+        ended = f"Loading {_label(what, which)} failed unexpectedly; see the explorer's terminal."
         require(process.returncode == 0, ended)
         return printed
 
 
-def _called(what: str, which: str) -> str:
+def _label(what: str, which: str) -> str:
     return repr(which) if what == "timm" else "the file's encoders"
 
 
 def main() -> None:
-    """Print what the arguments ask for."""
+    """Write the requested data to stdout."""
     what, which, height, width = sys.argv[2:]
-    out, sys.stdout = sys.stdout.buffer, sys.stderr  # what libraries print is not part of the answer
+    out, sys.stdout = sys.stdout.buffer, sys.stderr  # keep what libraries print out of the data
     make = {"timm": _table, "acts": _acting}[what]
     try:
         out.write(make(which, Grid(int(height), int(width))))
     except LoopeError as error:
         out.write(str(error).encode())
         out.flush()
-        sys.exit(TOLD)
+        sys.exit(FAILED)
 
 
 def _table(name: str, grid: Grid) -> bytes:
@@ -112,12 +112,12 @@ def _acting(number: str, grid: Grid) -> bytes:
     file = read_weights(sys.stdin.buffer.read())
     _limit_memory()
     found = acting(file.tensors, file.metadata, grid=grid).positions
-    require(int(number) < len(found), f"The file has {len(found)} things that act; choose it again.")
+    require(int(number) < len(found), f"The file has {len(found)} encodings in use; choose it again.")
     return positions_data(found[int(number)])
 
 
 def _limit_memory() -> None:
-    """What a stranger's file asks for beyond that fails in this process alone."""
+    """Make excessive allocations fail, in this process only."""
     try:
         import resource
     except ImportError:  # not on Windows

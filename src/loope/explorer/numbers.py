@@ -1,4 +1,4 @@
-"""Whole numbers out of an address."""
+"""Parse numbers in addresses."""
 
 import re
 
@@ -7,20 +7,22 @@ from loope.core.grid import Grid, as_grid
 
 
 def read_whole(text: str, what: str) -> int:
-    """A whole number of up to six digits; Python itself refuses to read thousands of them.
+    """Parse a whole number of up to six digits.
 
     Raises:
-        LoopeError: for anything else.
+        LoopeError: if it is anything else.
     """
-    known = re.fullmatch("[0-9]{1,6}", text)
-    require(known is not None, f"{what} must be a whole number of up to six digits, got {text[:20]!r}.")
+    require(
+        re.fullmatch("[0-9]{1,6}", text) is not None,
+        f"{what} must be a whole number of up to six digits, got {text[:20]!r}.",
+    )
     return int(text)
 
 
 def read_grid(height: str, width: str) -> Grid:
-    """A grid.
+    """Parse a grid.
 
     Raises:
-        LoopeError: unless both sides are whole numbers from 1 up.
+        LoopeError: unless both sides are positive whole numbers.
     """
     return as_grid((read_whole(height, "A grid's height"), read_whole(width, "A grid's width")))

@@ -1,4 +1,4 @@
-"""LOOPE on an image: how far each patch moves along the curve, and which neighbours change places."""
+"""The data of the LOOPE view: how far an image moves each patch along the curve, and which neighbours swap."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from loope.surgery.checkpoint import KEY
 
 ENCODER = "loope.encoders.0."
 MOST_PATCH = 64
-_LOOKING = threading.Lock()  # an encoder keeps what it made for the last grids, and threads must not do so at once
+_ENCODER_LOCK = threading.Lock()  # an encoder's cache of constants is not thread-safe
 
 
 def read_encoder(weights: Weights) -> Loope:
-    """LOOPE out of a file that `loope.save` wrote; the model around it is not built, whatever the file says of it.
+    """Build LOOPE from a file of `loope.save`, without the model around it.
 
     Raises:
-        LoopeError: if there is no LOOPE in it.
+        LoopeError: if the file has no LOOPE.
     """
-    require(KEY in weights.metadata, "The file was not written by loope.save, so that it holds no LOOPE.")
+    require(KEY in weights.metadata, "The file was not written by loope.save, so it holds no LOOPE.")
     try:
         recipe = json.loads(weights.metadata[KEY])
         chosen = specs.from_json(json.dumps(recipe["attach"]))["encoders"]
@@ -40,7 +40,7 @@ def read_encoder(weights: Weights) -> Loope:
         return _build(chosen[number][1], state, recipe["size"])  # type: ignore[index]
     except LoopeError:
         raise
-    except Exception as error:  # whatever a foreign or damaged recipe sets off
+    except Exception as error:  # a foreign or damaged recipe may raise anything
         raise LoopeError(f"The file's LOOPE cannot be built: {type(error).__name__}: {error}.") from None
 
 
@@ -49,7 +49,7 @@ def _build(options: dict[str, Any], state: dict[str, torch.Tensor], size: list[i
     require(patch <= MOST_PATCH, f"The explorer takes patches of up to {MOST_PATCH} pixels, got {patch}.")
     grid = Grid(size[0] // patch, size[1] // patch)
     check_size(grid)
-    # X_C has nothing to do with width and frequencies: two channels do.
+    # X_C does not depend on width and frequencies, so a width of 2 is enough.
     kept = {key: value for key, value in options.items() if key != "frequencies"}
     channels = seen - 2 * ("xy" in kept.get("inputs", "rgb+xy"))
     encoder = create_encoder("loope", 2, grid, patch_size=patch, channels=max(channels, 1), **kept)
@@ -59,21 +59,21 @@ def _build(options: dict[str, Any], state: dict[str, torch.Tensor], size: list[i
 
 
 def offsets_data(encoder: Loope, image: bytes, grid: Grid | None, scale: str) -> bytes:
-    """JSON: the grid, X_G as `index`, X_C as `offsets`, and `swapped`, pairs of cells that change places on the curve.
+    """Return JSON: the grid, X_G as `index`, X_C as `offsets`, and `swapped`, pairs of cells that swap on the curve.
 
-    Neighbours on the curve change places where the first one's X_G + X_C is above the second one's.
+    Neighbours on the curve swap where X_G + X_C of the first is above that of the second.
 
     Raises:
-        LoopeError: for an image that cannot be read, or a grid that is too large.
+        LoopeError: if the image cannot be read or the grid is too large.
     """
     one_of("scale of pixels", scale, PIXELS)
     seen = encoder.generator.channels if encoder.generator.reads_image else 3
-    require(seen == 3, f"This LOOPE reads images of {seen} channels, and pictures have 3.")
+    require(seen == 3, f"This LOOPE reads images of {seen} channels, but images here have 3.")
     place = grid or encoder.grid
     check_size(place)
     patch = encoder.patch_size
     pixels = to_pixels(read_image(image), Grid(place.height * patch, place.width * patch), scale)
-    with torch.no_grad(), _LOOKING:
+    with torch.no_grad(), _ENCODER_LOCK:
         index = encoder.constant("_index", place).long()
         moved = encoder.offsets(pixels, place)[0]
     refined = index + moved

@@ -1,4 +1,4 @@
-"""What Order shows: where each cell is on a curve, and how well the curve keeps neighbours together."""
+"""The data of the Order view: each cell's index on the curve, and the curve's locality."""
 
 from loope.core.grid import Grid
 from loope.explorer.catalog import check_size
@@ -7,10 +7,10 @@ from loope.orders import create_order
 
 
 def order_data(name: str, grid: Grid) -> bytes:
-    """JSON: the order's index, row-major, and its locality.
+    """Return the order's index, row-major, and its locality, as JSON.
 
     Raises:
-        LoopeError: for an unknown order, or a grid that is too large.
+        LoopeError: if the order is unknown or the grid too large.
     """
     check_size(grid)
     order = create_order(name, *grid)

@@ -1,4 +1,4 @@
-"""Work for the page: each thing is made once, a few at a time, and results are kept within bounds."""
+"""A bounded queue of requests: each result is computed once, a few at a time, and cached."""
 
 from __future__ import annotations
 
@@ -13,58 +13,58 @@ import anyio
 from loope.core.errors import LoopeError
 
 WORKERS = 2
-MOST_WAITING = 1024  # a burst waits instead of being refused: a second of 200 clicks is soon done
-SECONDS = 30  # to wait for an answer
-SECONDS_ELSEWHERE = 20  # to wait for one that does not depend on this machine alone
-MOST_KEPT = 32 * 2**20
+MOST_WAITING = 1024  # large, so that a burst of clicks waits instead of being refused
+SECONDS = 30  # to wait for a result
+SECONDS_ELSEWHERE = 20  # to wait for another process, which may depend on the network
+MOST_CACHED = 32 * 2**20
 
 
 class Busy(LoopeError):  # noqa: N818
-    """Too much is under way; whoever asks should come again."""
+    """Too many requests are in progress; the client should retry."""
 
     def __init__(self) -> None:
         super().__init__("The explorer is busy; try again in a moment.")
 
 
-class Kept:
-    """The results used last, up to a number of bytes."""
+class Cache:
+    """A least-recently-used cache, limited by the number of bytes."""
 
-    def __init__(self, most: int = MOST_KEPT):
+    def __init__(self, most: int = MOST_CACHED):
         self.most = most
         self.size = 0
-        self._kept: OrderedDict[Hashable, bytes] = OrderedDict()
+        self._entries: OrderedDict[Hashable, bytes] = OrderedDict()
 
     def get(self, key: Hashable) -> bytes | None:
-        """What was put under the key, if it is still there; it is then the last one to go."""
-        if key in self._kept:
-            self._kept.move_to_end(key)
-        return self._kept.get(key)
+        """Return the data of a key, or None, and mark it as used."""
+        if key in self._entries:
+            self._entries.move_to_end(key)
+        return self._entries.get(key)
 
     def put(self, key: Hashable, data: bytes) -> None:
-        """Keep it; those used longest ago go. What is larger than everything may be is not kept."""
-        if key in self._kept or len(data) > self.most:
+        """Store data and evict what was used longest ago. Data above the limit is not stored."""
+        if key in self._entries or len(data) > self.most:
             return
-        self._kept[key] = data
+        self._entries[key] = data
         self.size += len(data)
         while self.size > self.most:
-            self.size -= len(self._kept.popitem(last=False)[1])
+            self.size -= len(self._entries.popitem(last=False)[1])
 
 
-class Work:
-    """Makes things in threads: at most `WORKERS` at once, with at most `MOST_WAITING` under way or waiting."""
+class Queue:
+    """Computes results in `WORKERS` threads, with at most `MOST_WAITING` running or waiting."""
 
     def __init__(self) -> None:
-        self.kept = Kept()
+        self.cache = Cache()
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="explorer")
-        self._under_way: dict[Hashable, asyncio.Future[bytes]] = {}
-        self._asking: Counter[Hashable] = Counter()
+        self._pending: dict[Hashable, asyncio.Future[bytes]] = {}
+        self._clients: Counter[Hashable] = Counter()
         self._queued: dict[Hashable, Future[bytes]] = {}
 
     async def get(self, key: Hashable, make: Callable[[], bytes]) -> bytes:
-        """What `make` makes in a worker; those who ask for the same key share one result.
+        """Return the result of `make`, called in a worker; requests for the same key share it.
 
         Raises:
-            Busy: if too much is waiting, or nothing is there after `SECONDS`.
+            Busy: if too many requests are waiting, or there is no result after `SECONDS`.
         """
 
         def start() -> asyncio.Future[bytes]:
@@ -79,42 +79,42 @@ class Work:
             raise Busy from None
 
     async def get_elsewhere(self, key: Hashable, make: Callable[[], Coroutine[Any, Any, bytes]]) -> bytes:
-        """What `make` makes without a worker, so that nothing else waits for it.
+        """Return the result of the coroutine `make`, without occupying a worker.
 
         Raises:
-            TimeoutError: if nothing is there after `SECONDS_ELSEWHERE`. It goes on, for those who ask again.
+            TimeoutError: if there is no result after `SECONDS_ELSEWHERE`. It continues, for later requests.
         """
         return await self._share(key, lambda: asyncio.ensure_future(make()), SECONDS_ELSEWHERE)
 
     async def _share(self, key: Hashable, start: Callable[[], asyncio.Future[bytes]], seconds: float) -> bytes:
-        kept = self.kept.get(key)
-        if kept is not None:
-            return kept
-        future = self._under_way.get(key)
+        cached = self.cache.get(key)
+        if cached is not None:
+            return cached
+        future = self._pending.get(key)
         if future is None:
-            future = self._under_way[key] = start()
+            future = self._pending[key] = start()
             future.add_done_callback(lambda done: self._finish(key, done))
-        self._asking[key] += 1
+        self._clients[key] += 1
         try:
             with anyio.fail_after(seconds):
-                return await asyncio.shield(future)  # who goes away does not take it from the others
+                return await asyncio.shield(future)  # a client that leaves does not cancel it for the others
         finally:
-            self._asking[key] -= 1
-            if not self._asking[key]:
-                del self._asking[key]
+            self._clients[key] -= 1
+            if not self._clients[key]:
+                del self._clients[key]
                 if key in self._queued:
-                    self._queued[key].cancel()  # nobody waits for it any more; what has begun comes to its end
+                    self._queued[key].cancel()  # no client is left; a job that has started runs to its end
 
     def _finish(self, key: Hashable, done: asyncio.Future[bytes]) -> None:
-        del self._under_way[key]
+        del self._pending[key]
         self._queued.pop(key, None)
         if not done.cancelled() and done.exception() is None:
-            self.kept.put(key, done.result())
+            self.cache.put(key, done.result())
 
     async def close(self) -> None:
-        """Drop what waits and end what is made elsewhere; what runs in a worker comes to its end."""
+        """Cancel what is waiting or computed elsewhere; jobs in workers run to their end."""
         self._pool.shutdown(wait=False, cancel_futures=True)
-        elsewhere = [future for key, future in self._under_way.items() if key not in self._queued]
+        elsewhere = [future for key, future in self._pending.items() if key not in self._queued]
         for future in elsewhere:
             future.cancel()
         await asyncio.gather(*elsewhere, return_exceptions=True)

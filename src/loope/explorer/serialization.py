@@ -1,4 +1,4 @@
-"""How numbers travel to the page: a line of JSON, then arrays as they lie in memory."""
+"""The format of responses: JSON, or a JSON header followed by float32 arrays."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from loope.core import plain
 
 
 def to_json(value: Any) -> bytes:
-    """Compact JSON."""
+    """Return compact JSON."""
     return plain.to_json(value, indent=None).encode()
 
 
 def pack(about: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> bytes:
-    """The header's length (4 bytes, little endian), the header, and float32 arrays one after the other.
+    """Return the header's length (4 bytes, little endian), the header, and the float32 arrays.
 
-    The header is JSON, padded with spaces so that arrays start at a multiple of 4; its `arrays` are the names and
-    shapes in their sequence.
+    The header is JSON, padded with spaces so that the arrays start at a multiple of 4; its `arrays` lists their names
+    and shapes in order.
     """
     shapes = [[name, list(array.shape)] for name, array in arrays.items()]
     header = to_json({**about, "arrays": shapes})

@@ -1,4 +1,4 @@
-"""The web server around the page: connections that only wait are closed in time, and make room for others."""
+"""The HTTP server, which closes idle connections in time and to make room for new ones."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from loope.explorer.middleware import Guard
+from loope.explorer.middleware import Middleware
 
-SECONDS = 10  # to send the head of a request in
-MOST_CONNECTIONS = 900  # files that a process may open are often limited to 1,024
-MOST_PER_PEER = 800  # this machine's own visitors are one peer
+SECONDS = 10  # to send the head of a request
+MOST_CONNECTIONS = 900  # below the usual limit of 1,024 open files
+MOST_PER_PEER = 800  # local clients count as one peer
 
 
-def create_server(app: Guard) -> uvicorn.Server:
-    """A server for the page; run it with the socket that it shall listen on."""
+def create_server(app: Middleware) -> uvicorn.Server:
+    """Return a server for the page; run it with the socket to listen on."""
     return uvicorn.Server(uvicorn.Config(app, http=Connection, ws="none", log_level="warning"))
 
 
 class Connection(H11Protocol):
-    """One connection. Until a whole request has arrived, it may be closed for the sake of others."""
+    """A connection that may be closed to make room until its request has arrived in full."""
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
@@ -29,9 +29,9 @@ class Connection(H11Protocol):
         self.head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start the clock, and close another connection if there are too many."""
+        """Start the timeout, and close another connection if there are too many."""
         super().connection_made(transport)
-        self._start_clock()
+        self._start_timeout()
         everyone = [each for each in self.connections if isinstance(each, Connection)]
         peer = [each for each in everyone if each.client and self.client and each.client[0] == self.client[0]]
         if len(peer) > MOST_PER_PEER:
@@ -40,35 +40,35 @@ class Connection(H11Protocol):
             self._make_room(everyone)
 
     def data_received(self, data: bytes) -> None:
-        """Read on; the clock runs from a request's first byte to the end of its head."""
+        """Read data; the timeout runs from a request's first byte to the end of its head."""
         super().data_received(data)
         if not self._is_idle():
-            self._stop_clock()
+            self._stop_timeout()
         elif self.head_timer is None:
-            self._start_clock()
+            self._start_timeout()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the clock."""
-        self._stop_clock()
+        """Cancel the timeout."""
+        self._stop_timeout()
         super().connection_lost(exc)
 
     def _is_idle(self) -> bool:
-        """Whether no head of a request has arrived that is not answered yet."""
+        """Return whether no request is waiting for its response."""
         return self.cycle is None or self.cycle.response_complete
 
-    def _may_go(self) -> bool:
+    def _may_close(self) -> bool:
         return self._is_idle() or self.cycle.more_body
 
     def _make_room(self, among: list[Connection]) -> None:
-        waiting = [each for each in among if each is not self and each._may_go()]
+        waiting = [each for each in among if each is not self and each._may_close()]
         oldest = min(waiting, key=lambda each: each.since, default=self)
         oldest.transport.close()
         self.connections.discard(oldest)
 
-    def _start_clock(self) -> None:
+    def _start_timeout(self) -> None:
         self.head_timer = self.loop.call_later(SECONDS, self._late)
 
-    def _stop_clock(self) -> None:
+    def _stop_timeout(self) -> None:
         if self.head_timer is not None:
             self.head_timer.cancel()
             self.head_timer = None

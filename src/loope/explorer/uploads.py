@@ -1,4 +1,4 @@
-"""What visitors may send: images and safetensors, as bytes within limits. Nothing is unpickled, no path is opened."""
+"""Read uploads: images and safetensors, from bytes and within limits. Nothing is unpickled, no path is opened."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from loope.core.grid import Grid
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-# How a model wants its pixels: mean and standard deviation of each channel, for pixels from 0 to 1.
+# Normalizations: mean and standard deviation of each channel, for pixels from 0 to 1.
 PIXELS = {
     "unit": ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0)),
     "signed": ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
@@ -24,11 +24,10 @@ PIXELS = {
 
 
 def read_image(data: bytes) -> Image:
-    """The picture, upright, in RGB.
+    """Read an image, upright, in RGB.
 
     Raises:
-        LoopeError: if it is none of the known formats, damaged, or has too many pixels, which its first bytes say
-            before any of them is decoded.
+        LoopeError: if its format is unknown, it is damaged, or its header announces too many pixels.
     """
     try:
         return images.read_image(data, upright=True)
@@ -37,7 +36,7 @@ def read_image(data: bytes) -> Image:
 
 
 def to_pixels(image: Image, size: Grid, scale: str) -> Tensor:
-    """`(1, 3, H, W)` float32: the image at another size, its pixels as a model wants them."""
+    """Resize and normalize an image to `(1, 3, H, W)` float32."""
     from PIL.Image import Resampling
 
     fitted = image.resize((size.width, size.height), Resampling.BICUBIC)
@@ -47,17 +46,17 @@ def to_pixels(image: Image, size: Grid, scale: str) -> Tensor:
 
 
 class Weights(NamedTuple):
-    """A safetensors file's content."""
+    """The content of a safetensors file."""
 
     tensors: dict[str, Tensor]
     metadata: dict[str, Any]
 
 
 def read_weights(data: bytes) -> Weights:
-    """All tensors of a safetensors file, and what it says of itself.
+    """Read the tensors and metadata of a safetensors file.
 
     Raises:
-        LoopeError: if it is damaged, or something else.
+        LoopeError: if it is damaged or not a safetensors file.
     """
     try:
         from safetensors import SafetensorError
@@ -67,7 +66,7 @@ def read_weights(data: bytes) -> Weights:
     try:
         tensors = load(data)
     except (SafetensorError, KeyError) as error:  # KeyError: a dtype that torch does not have
-        raise LoopeError(f"This is no whole .safetensors file: {error}.") from None
-    # The library has checked the header; it only does not hand out this part of it.
+        raise LoopeError(f"This is not a complete .safetensors file: {error}.") from None
+    # `load` has validated the header but does not return the metadata.
     header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
     return Weights(tensors, header.get("__metadata__", {}))

@@ -14,7 +14,7 @@ export function nameOf(spec, files) {
 // The list to choose from; `card.options` gets the controls of what is chosen. `replace` is told what to show instead.
 export function chooser(card, view, replace) {
   const [name, ...details] = card.spec.split("~");
-  const encoder = view.catalogue.encoders.find((each) => each.name === name);
+  const encoder = view.catalog.encoders.find((each) => each.name === name);
   if (name === "timm") card.options.append(modelField(details.join("~"), replace));
   if (encoder) card.options.append(...optionFields(encoder, details, replace));
   return select("encoding", offers(card.spec, view), name === "file" ? card.spec : name, (value) => {
@@ -24,13 +24,13 @@ export function chooser(card, view, replace) {
   });
 }
 
-function offers(spec, { catalogue, files }) {
-  const kinds = [...new Set(catalogue.encoders.map(({ kind }) => kind))];
+function offers(spec, { catalog, files }) {
+  const kinds = [...new Set(catalog.encoders.map(({ kind }) => kind))];
   const groups = kinds.map((kind) => ({
     group: kind,
-    options: catalogue.encoders.filter((each) => each.kind === kind).map((each) => each.name),
+    options: catalog.encoders.filter((each) => each.kind === kind).map((each) => each.name),
   }));
-  if (!catalogue.free) return groups;
+  if (!catalog.free) return groups;
   const before = spec.startsWith("file~") ? { [spec]: { text: nameOf(spec, files) } } : {};
   const known = Object.entries({ ...before, ...files }).map(([value, { text }]) => ({ value, text }));
   const own = [{ value: "timm", text: "timm model …" }, ...known, { value: "choose", text: ".safetensors file …" }];

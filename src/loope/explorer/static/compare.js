@@ -13,8 +13,8 @@ const DEFAULTS = ["gilbert", "sinusoid", "sincos2d", "rope_axial"];
 export class Compare {
   title = "Compare";
 
-  constructor(root, { catalogue, save }) {
-    Object.assign(this, { root, catalogue, save, cards: [], files: {} });
+  constructor(root, { catalog, save }) {
+    Object.assign(this, { root, catalog, save, cards: [], files: {} });
     this.least = h("span.number");
     this.most = h("span.number");
     this.ramp = h("span.ramp");
@@ -25,8 +25,8 @@ export class Compare {
 
   show(params) {
     const dim = Number(params.get("dim") ?? 768);
-    this.grid = offeredGrid(this.catalogue, params.get("grid"), "14x14");
-    this.dim = this.catalogue.free || this.catalogue.dims.includes(dim) ? dim : this.catalogue.dims[0];
+    this.grid = offeredGrid(this.catalog, params.get("grid"), "14x14");
+    this.dim = this.catalog.free || this.catalog.dims.includes(dim) ? dim : this.catalog.dims[0];
     const [row, column] = (params.get("patch") ?? "").split(",").map(Number);
     const inside = row >= 0 && column >= 0 && row < this.grid[0] && column < this.grid[1];
     this.patch = inside ? row * this.grid[1] + column : this.middle();
@@ -65,8 +65,8 @@ export class Compare {
   // ---- what stands on the page
 
   render() {
-    const { catalogue } = this;
-    const dim = catalogue.free
+    const { catalog } = this;
+    const dim = catalog.free
       ? h("input", {
           type: "number",
           min: 1,
@@ -74,7 +74,7 @@ export class Compare {
           value: this.dim,
           onchange: () => dim.reportValidity() && this.change({ dim: dim.valueAsNumber }),
         })
-      : select("width", catalogue.dims, this.dim, (value) => this.change({ dim: Number(value) }));
+      : select("width", catalog.dims, this.dim, (value) => this.change({ dim: Number(value) }));
     const each = h("input", {
       type: "checkbox",
       checked: this.each,
@@ -88,7 +88,7 @@ export class Compare {
       h(
         "div.controls",
         {},
-        gridControl(catalogue, this.grid.join("x"), (grid) => this.change({ grid: readGrid(grid) })),
+        gridControl(catalog, this.grid.join("x"), (grid) => this.change({ grid: readGrid(grid) })),
         field("width", dim),
         h("label.check", {}, each, " own colour scale for each"),
         h("div.legend", { ariaLabel: "colour scale" }, this.least, this.ramp, this.most),

@@ -32,7 +32,7 @@ export const json = (address) => once(address, (response) => response.json());
 export const arrays = (address) => once(address, async (response) => unpack(await response.arrayBuffer()));
 export const post = async (address, body) => (await ask(address, { method: "POST", body })).json();
 
-// A header's length, the header as JSON, then float32 arrays: see wire.py.
+// A header's length, the header as JSON, then float32 arrays: see serialization.py.
 export function unpack(buffer) {
   const length = new DataView(buffer).getUint32(0, true);
   const about = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));

@@ -45,12 +45,12 @@ export function filePicker(label, accept, message, take) {
 }
 
 // Grids are typed; known ones are offered. Without a server only those can be chosen.
-export function gridControl(catalogue, value, onchange) {
-  if (!catalogue.free) return field("grid", select("grid", catalogue.grids, value, onchange));
+export function gridControl(catalog, value, onchange) {
+  if (!catalog.free) return field("grid", select("grid", catalog.grids, value, onchange));
   const list = h(
     "datalist",
     { id: `grids-${Math.random().toString(36).slice(2)}` },
-    catalogue.grids.map((g) => h("option", { value: g })),
+    catalog.grids.map((g) => h("option", { value: g })),
   );
   const input = h("input", {
     value,

@@ -42,9 +42,9 @@ function open() {
 async function start() {
   root.replaceChildren(waiting("Starting …"));
   try {
-    const catalogue = await json("api/catalogue.json");
+    const catalog = await json("api/catalog.json");
     for (const [name, View] of Object.entries(VIEWS)) {
-      views[name] = new View(root, { catalogue, save: save(name) });
+      views[name] = new View(root, { catalog, save: save(name) });
       tabs.append(h("a", { href: `#${name}` }, views[name].title));
     }
   } catch (error) {

@@ -16,12 +16,12 @@ const PIXELS = [
 export class Offsets {
   title = "LOOPE on my image";
 
-  constructor(root, { catalogue, save }) {
-    Object.assign(this, { root, catalogue, save, own: null, files: {} });
+  constructor(root, { catalog, save }) {
+    Object.assign(this, { root, catalog, save, own: null, files: {} });
   }
 
   show(params) {
-    if (!this.catalogue.model) {
+    if (!this.catalog.model) {
       return this.root.replaceChildren(
         lede("LOOPE reads your image", "This needs the explorer's own server:"),
         h("pre", {}, "pip install 'loope[explore]'\nloope explore"),
@@ -92,7 +92,7 @@ export class Offsets {
           this.files[id] = file.name;
           this.change({ checkpoint: id, grid: null });
         }),
-        gridControl(this.catalogue, this.grid?.join("x") ?? "", (grid) => this.change({ grid: readGrid(grid) })),
+        gridControl(this.catalog, this.grid?.join("x") ?? "", (grid) => this.change({ grid: readGrid(grid) })),
         field(
           "pixels",
           select("pixels", PIXELS, this.pixels, (pixels) => this.change({ pixels })),

@@ -27,12 +27,12 @@ const SCORES = [
 export class Orders {
   title = "Order";
 
-  constructor(root, { catalogue, save }) {
-    Object.assign(this, { root, catalogue, save, own: null });
+  constructor(root, { catalog, save }) {
+    Object.assign(this, { root, catalog, save, own: null });
   }
 
   show(params) {
-    this.grid = offeredGrid(this.catalogue, params.get("grid"), "14x14");
+    this.grid = offeredGrid(this.catalog, params.get("grid"), "14x14");
     this.names = [params.get("a") ?? "gilbert", params.get("b") ?? "raster"];
     this.at = Math.max(0, Math.trunc(params.get("at") ?? 60) || 0);
     this.over = params.get("over") in SAMPLES ? params.get("over") : "nothing";
@@ -75,7 +75,7 @@ export class Orders {
         move: (key) => panel.index && this.walk(panel.index[panel.map.step(panel.path[this.at], key)]),
         key: (event) => event.key === " " && (this.toggle(), true),
       });
-      const choose = select(`${side ? "second" : "first"} order`, this.catalogue.orders, name, (value) => {
+      const choose = select(`${side ? "second" : "first"} order`, this.catalog.orders, name, (value) => {
         this.names[side] = value;
         this.change({});
       });
@@ -94,7 +94,7 @@ export class Orders {
       h(
         "div.controls",
         {},
-        gridControl(this.catalogue, this.grid.join("x"), (grid) => this.change({ grid: readGrid(grid) })),
+        gridControl(this.catalog, this.grid.join("x"), (grid) => this.change({ grid: readGrid(grid) })),
         field("drawn over", over),
         filePicker("Choose an image", "image/*", this.message, async (file) => {
           this.own = await open(file);

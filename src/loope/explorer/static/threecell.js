@@ -16,12 +16,12 @@ const ASKS = {
 export class ThreeCell {
   title = "Three-Cell";
 
-  constructor(root, { catalogue, save }) {
-    Object.assign(this, { root, catalogue, save });
+  constructor(root, { catalog, save }) {
+    Object.assign(this, { root, catalog, save });
   }
 
   show(params) {
-    this.grid = offeredGrid(this.catalogue, params.get("grid"), this.catalogue.model?.grid.join("x") ?? "7x7");
+    this.grid = offeredGrid(this.catalog, params.get("grid"), this.catalog.model?.grid.join("x") ?? "7x7");
     const [height, width] = this.grid,
       given = (params.get("cells") ?? "").split("-").map(Number);
     const fits =
@@ -34,7 +34,7 @@ export class ThreeCell {
       [b, rest[0]],
       [rest[1], rest[2]],
     ];
-    this.moving = Math.max(0, this.catalogue.colours.indexOf(params.get("moving")));
+    this.moving = Math.max(0, this.catalog.colours.indexOf(params.get("moving")));
     this.question = params.get("question") in ASKS ? params.get("question") : "distance";
     this.wrongs = params.get("wrong") === "1";
     this.render();
@@ -45,14 +45,14 @@ export class ThreeCell {
     const params = [
       ["grid", this.grid.join("x")],
       ["cells", this.cells.flat().join("-")],
-      ["moving", this.catalogue.colours[this.moving]],
+      ["moving", this.catalog.colours[this.moving]],
       ["question", this.question],
     ];
     return this.wrongs ? [...params, ["wrong", 1]] : params;
   }
 
   render() {
-    const { catalogue } = this;
+    const { catalog } = this;
     this.map = new GridCanvas("Grid with a red, a green and a blue cell. R, G and B choose one, arrow keys move it.", {
       press: (cell) => this.grab(cell),
       drag: (cell) => this.put(cell),
@@ -88,7 +88,7 @@ export class ThreeCell {
       h(
         "div.controls",
         {},
-        gridControl(catalogue, this.grid.join("x"), (grid) =>
+        gridControl(catalog, this.grid.join("x"), (grid) =>
           this.show(
             new URLSearchParams(
               this.params()
@@ -97,7 +97,7 @@ export class ThreeCell {
             ),
           ),
         ),
-        catalogue.model
+        catalog.model
           ? h("label.check", {}, wrongs, " where the model would be wrong, if the last cell moved there")
           : "",
       ),
@@ -122,7 +122,7 @@ export class ThreeCell {
     if (which < 0) return false;
     this.moving = which;
     this.update();
-    say(`${this.catalogue.colours[which]} at row ${this.cells[which].join(", column ")}`);
+    say(`${this.catalog.colours[which]} at row ${this.cells[which].join(", column ")}`);
     return true;
   }
 
@@ -136,7 +136,7 @@ export class ThreeCell {
     this.update();
     if (spoken)
       say(
-        `${this.catalogue.colours[this.moving]} at row ${this.cells[this.moving].join(", column ")}. ${Object.values(
+        `${this.catalog.colours[this.moving]} at row ${this.cells[this.moving].join(", column ")}. ${Object.values(
           this.rows,
         )
           .map((row) => row.says.textContent)
@@ -158,11 +158,11 @@ export class ThreeCell {
   }
 
   words(task, bits) {
-    return this.catalogue.words[task][TASKS[task].map((bit) => bits[bit]).join("")] ?? "no answer: both at once";
+    return this.catalog.words[task][TASKS[task].map((bit) => bits[bit]).join("")] ?? "no answer: both at once";
   }
 
   async ask() {
-    const { model } = this.catalogue,
+    const { model } = this.catalog,
       key = String([this.cells, this.moving]);
     this.model = null;
     delete this.root.dataset.ready;
@@ -177,7 +177,7 @@ export class ThreeCell {
     try {
       const said = reason
         ? null
-        : await json(`api/three-cell/${this.catalogue.colours[this.moving]}/${this.cells.flat().join("-")}.json`);
+        : await json(`api/three-cell/${this.catalog.colours[this.moving]}/${this.cells.flat().join("-")}.json`);
       if (key !== String([this.cells, this.moving])) return; // moved on meanwhile
       this.model = said;
     } catch (error) {
@@ -192,7 +192,7 @@ export class ThreeCell {
     if (this.model && this.wrongs) {
       const tried = this.model.wrong.filter((count) => count != null),
         bad = tried.filter((count) => count > 0).length;
-      this.note.textContent = `With ${this.catalogue.colours[this.moving]} elsewhere, the model errs at ${bad} of ${tried.length} places.`;
+      this.note.textContent = `With ${this.catalog.colours[this.moving]} elsewhere, the model errs at ${bad} of ${tried.length} places.`;
     }
     this.draw();
     this.root.dataset.ready = "three-cell";
@@ -211,7 +211,7 @@ export class ThreeCell {
   }
 
   python() {
-    const { model } = this.catalogue;
+    const { model } = this.catalog;
     return threeCellPython({
       grid: this.grid,
       cells: this.cells,

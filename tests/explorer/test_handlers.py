@@ -17,7 +17,7 @@ from loope.pesi_metric.summary import summarize
 from loope.three_cell.bits import BITS, COLOURS
 from loope.three_cell.questions import answer, signed_area
 from loope.three_cell.rendering import render
-from tests.explorer.reading import picture, saved_model, similarity_of, slow_swaps, unpack
+from tests.explorer.helpers import picture, saved_model, similarity_of, slow_swaps, unpack
 from tests.weights import weights
 
 
@@ -38,8 +38,8 @@ def error(response, status=400):
     return response.json()["error"]
 
 
-def test_the_catalogue_lists_everything(client):
-    told = client.get("/api/catalogue.json").json()
+def test_the_catalog_lists_everything(client):
+    told = client.get("/api/catalog.json").json()
     assert [row["name"] for row in told["encoders"]] == loope.list_encoders()
     assert told["orders"] == loope.list_orders()
     options = {row["name"]: {o["name"]: o for o in row["options"]} for row in told["encoders"]}

@@ -1,6 +1,6 @@
 """The view that compares encoders, as tests open and check it."""
 
-from tests.explorer.seeing import colours, painted, pixels
+from tests.explorer.browser import colours, painted, pixels
 
 GRID = (14, 14)
 SHOWN = ("gilbert", "sinusoid", "sincos2d", "rope_axial")

@@ -1,0 +1,59 @@
+"""`loope report`: a table's results beside the published numbers, with its plots."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from loope.cli.options import (
+    OUT,
+    EpochsOption,
+    OnlyOption,
+    OutOption,
+    PresetOption,
+    SeedsOption,
+    TableArgument,
+    busy,
+    read_seeds,
+)
+from loope.core.errors import require
+from loope.core.text import printable
+
+
+def report(
+    table: TableArgument,
+    preset: PresetOption = "laptop",
+    only: OnlyOption = None,
+    epochs: EpochsOption = None,
+    seeds: SeedsOption = "0",
+    file_format: Annotated[str, typer.Option("--format", help="md, html, latex, csv or json.")] = "md",
+    out: OutOption = OUT,
+    to: Annotated[Path | None, typer.Option(help="File to write, - for stdout; by default in --out.")] = None,
+) -> None:
+    """Write a table's results beside the published numbers, with its plots.
+
+    Examples:
+        loope report table4 --seeds 0,1,2 --format html
+
+        loope report table1 --format csv --to -
+    """
+    from loope.core.packages import require_packages
+
+    require_packages("A report", "train", "pandas", "scipy")
+    from loope.lab.experiments.report import write_report
+    from loope.lab.experiments.results import Results
+    from loope.lab.experiments.results_table import make_sheet
+    from loope.lab.experiments.table import get_table
+    from loope.lab.reports.results_table import render
+
+    found, numbers = get_table(table).with_epochs(epochs).narrowed(*(only or ())), read_seeds(seeds)
+    found.select(preset)  # fail early for an unknown preset
+    if to == Path("-"):
+        typer.echo(render(make_sheet(found, preset, numbers, Results.in_folder(out / "runs")), file_format), nl=False)
+        return
+    require(to is None or not to.is_dir(), f"--to takes a file, got the folder {str(to)!r}.")
+    with busy("Drawing"):
+        written = write_report(found, preset, numbers, out, file_format, to)
+    typer.echo(f"Written: {printable(written)}")

@@ -1,0 +1,35 @@
+"""The routes of the explorer's API. The server answers them; the export writes them to files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from loope.explorer.handlers import Handlers
+
+GRID = "{height}x{width}"  # as text: the handlers parse numbers, with messages that say what is wrong
+
+
+class ApiRoute(NamedTuple):
+    """An address and its handler, which takes the address's parts, or a body and a query if it is posted to."""
+
+    path: str
+    handler: Callable[..., bytes]
+    method: str = "GET"
+
+    def url(self, **parts: Any) -> str:
+        """Return the address with its parts filled in."""
+        return self.path.format(**parts)
+
+
+CATALOG = ApiRoute("/api/catalog.json", Handlers.catalog)
+SIMILARITY = ApiRoute(f"/api/similarity/{{choice}}/{GRID}/{{dim}}.bin", Handlers.similarity)
+ORDER = ApiRoute(f"/api/order/{{name}}/{GRID}.json", Handlers.order)
+THREE_CELL = ApiRoute("/api/three-cell/{moving}/{cells}.json", Handlers.three_cell)
+UPLOAD = ApiRoute("/api/file.json", Handlers.upload, "POST")
+OFFSETS = ApiRoute("/api/offsets.json", Handlers.offsets, "POST")
+ROUTES = (CATALOG, SIMILARITY, ORDER, THREE_CELL, UPLOAD, OFFSETS)
+
+# Computed by another process, so handled by the server itself.
+TIMM_MODEL = f"/api/similarity/timm~{{name}}/{GRID}/{{dim}}.bin"
+CHECKPOINT = f"/api/similarity/file~{{name}}~acts~{{number}}/{GRID}/{{dim}}.bin"
