@@ -128,15 +128,6 @@ def test_what_cannot_be_downloaded_says_so(tmp_path, name):
         load_images(name, tmp_path, download=True)
 
 
-def test_the_catalog_can_be_read_without_torch():
-    code = (
-        "import sys, loope.core.batches; from loope.lab.data.images.catalog import CATALOG, how_to_get; "
-        "print(len([how_to_get(name) for name in CATALOG]), {'torch', 'torchvision', 'timm', 'PIL'} & set(sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "4 set()\n"
-
-
 def test_an_unknown_data_set():
     with pytest.raises(LoopeError, match="Unknown data set 'imagnet100'; use one of: imagenet100, imagenet"):
         load_images("imagnet100")

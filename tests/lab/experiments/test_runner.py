@@ -12,7 +12,7 @@ import loope
 from loope.lab.data import load_images
 from loope.lab.engine.recipe import Recipe
 from loope.lab.experiments import runner
-from loope.lab.experiments.build import build_model, create_timm, local_weights
+from loope.lab.experiments.build import build_model
 from loope.lab.experiments.names import TINY_MODELS
 from loope.lab.experiments.presets import image_run, measured, three_cell_run
 from loope.lab.experiments.results import FAILED, PICTURES, RESULT, SPEC, folder_of, read_result, standing
@@ -20,6 +20,7 @@ from loope.lab.experiments.runner import execute
 from loope.lab.experiments.settings import Settings
 from loope.lab.experiments.sources import material
 from loope.lab.experiments.spec import Data, Encoder, Model, Run
+from loope.lab.experiments.timm_models import create_timm, local_weights
 from tests.lab.data.trees import write_folders
 from tests.weights import weights
 

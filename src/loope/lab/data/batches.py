@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
-if TYPE_CHECKING:
-    from torch import Tensor
+from torch import Tensor
 
-Batch: TypeAlias = "tuple[Tensor, Tensor]"  # inputs, targets
+Batch: TypeAlias = tuple[Tensor, Tensor]  # inputs, targets
 
 
 class Source(Protocol):

@@ -17,6 +17,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from safetensors import SafetensorError
+from safetensors.torch import load, save
 from torch import Tensor
 
 from loope.core.errors import LoopeError, LoopeWarning
@@ -69,8 +71,6 @@ class Checkpoints:
         Raises:
             LoopeError: if the disk does not take it; earlier checkpoints stay as they are.
         """
-        from safetensors.torch import save
-
         files = {f"{file}.safetensors": save(_copies(content)) for file, content in tensors.items()}
         digests = {file: hashlib.sha256(data).hexdigest() for file, data in files.items()}
         told = {**state, "name": name, "sha256": digests}
@@ -110,9 +110,6 @@ class Checkpoints:
         Raises:
             DamageError: if it is not what was written.
         """
-        from safetensors import SafetensorError
-        from safetensors.torch import load
-
         state = self._state(name)
         tensors = {}
         for file, expected in state.pop("sha256").items():

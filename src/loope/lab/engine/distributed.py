@@ -5,15 +5,15 @@ from __future__ import annotations
 import atexit
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
+from accelerate.utils import GradientAccumulationPlugin, broadcast_object_list
 from torch import Tensor, nn
 
 from loope.core.errors import LoopeError, require
-
-if TYPE_CHECKING:
-    from accelerate import Accelerator
 
 T = TypeVar("T")
 MIXED = {"float32": "no", "bfloat16": "bf16", "float16": "fp16"}
@@ -56,8 +56,6 @@ class Distributed:
         """Let the first process work; all get its answer, or its `LoopeError`."""
         if self.share[1] == 1:
             return work()
-        from accelerate.utils import broadcast_object_list
-
         outcome: list[Any] = [None, None]
         if self.first:
             try:
@@ -84,12 +82,6 @@ class Distributed:
 
 
 def _accelerator(precision: str, accumulate: int, trackers: list[str] | None, folder: Path | None) -> Accelerator:
-    try:
-        from accelerate import Accelerator
-        from accelerate.state import AcceleratorState
-        from accelerate.utils import GradientAccumulationPlugin
-    except ImportError:
-        raise LoopeError("Training needs accelerate: pip install 'loope[train]'.") from None
     mixed = MIXED[precision]
     if AcceleratorState._shared_state and AcceleratorState().mixed_precision != mixed:
         AcceleratorState._reset_state()  # it is one for the whole process, which may train with several precisions

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from accelerate.utils import convert_to_fp32
 from torch import Tensor, nn
 
 from loope.core.errors import one_of, require
@@ -49,8 +50,6 @@ def scores(
     before: Callable[[int], None] = lambda step: None,
 ) -> dict[str, Any]:
     """As `evaluate`, by these processes; all call `before` before each step. The model is left in eval mode."""
-    from accelerate.utils import convert_to_fp32
-
     distributed.same_buffers(model)
     model.eval()
     metrics = task.metrics().to(distributed.device)

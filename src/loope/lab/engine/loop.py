@@ -10,26 +10,24 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from loope.core.errors import LoopeError
+from loope.lab.data.batches import Batch, Source
+from loope.lab.engine.checkpoint import Checkpoints, Saved
+from loope.lab.engine.distributed import Distributed
 from loope.lab.engine.evaluation import scores
 from loope.lab.engine.optimizer import create_optimizer, restore, set_learning_rate, state_tensors
+from loope.lab.engine.progress import Display
+from loope.lab.engine.recipe import Recipe
 from loope.lab.engine.schedule import learning_rate
 from loope.lab.engine.seeding import reseed
 from loope.lab.engine.signals import Interrupted, Interrupts
-
-if TYPE_CHECKING:
-    from loope.lab.data.batches import Batch, Source
-    from loope.lab.engine.checkpoint import Checkpoints, Saved
-    from loope.lab.engine.distributed import Distributed
-    from loope.lab.engine.progress import Display
-    from loope.lab.engine.recipe import Recipe
-    from loope.lab.engine.state import State
-    from loope.lab.engine.tasks import Task
+from loope.lab.engine.state import State
+from loope.lab.engine.tasks import Task
 
 LOOK_ON_GPU = 10  # steps: reading a number off a GPU waits for it, so that is done now and then
 LOG_EVERY = 50  # steps between points of a tracker's loss curve

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from timm.optim import param_groups_layer_decay, param_groups_weight_decay
 from torch import Tensor, nn
 from torch.optim import Adam, AdamW, Optimizer
 
-from loope.core.errors import LoopeError, require
+from loope.core.errors import require
 from loope.lab.engine.recipe import Recipe
 
 
@@ -33,10 +34,6 @@ def create_optimizer(model: nn.Module, recipe: Recipe) -> Optimizer:
 def _groups(model: nn.Module, recipe: Recipe, trained: list[nn.Parameter]) -> list[dict[str, Any]]:
     if not recipe.weight_decay and recipe.layer_decay is None:
         return [{"params": trained}]
-    try:
-        from timm.optim import param_groups_layer_decay, param_groups_weight_decay
-    except ImportError:
-        raise LoopeError("Weight decay and layer decay need timm: pip install 'loope[train]'.") from None
     still = model.no_weight_decay() if hasattr(model, "no_weight_decay") else ()  # type: ignore[operator]
     if recipe.layer_decay is None:
         return list(param_groups_weight_decay(model, recipe.weight_decay, no_weight_decay_list=still))

@@ -15,6 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
 from loope.core.files import write_atomic
 
 if TYPE_CHECKING:
@@ -98,9 +101,6 @@ class Bars(Display):
     """Two bars: the run and its present epoch."""
 
     def __init__(self, name: str, epochs: int, steps: int, images: int, headline: str, state: State):
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
         super().__init__(name, epochs, steps, images, headline, state)
         columns = (
             TextColumn("{task.description}"),

@@ -7,14 +7,12 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from torch import nn
 
 from loope.core.errors import LoopeWarning, require
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from loope.lab.engine.checkpoint import Saved
+from loope.lab.engine.checkpoint import Saved
 
 
 @dataclass

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torchmetrics import Metric, MetricCollection
+from torchmetrics.classification import MulticlassAccuracy
 
-from loope.core.errors import LoopeError
 from loope.core.grid import as_size
 
-if TYPE_CHECKING:
-    from torchmetrics import Metric, MetricCollection
-
-    Scores: TypeAlias = Metric | MetricCollection
+Scores: TypeAlias = Metric | MetricCollection
 
 
 class Task(Protocol):
@@ -63,11 +61,6 @@ class Classification:
 
     def metrics(self) -> Scores:
         """Share of images whose class is the first, or among the first five, of the model's."""
-        try:
-            from torchmetrics import MetricCollection
-            from torchmetrics.classification import MulticlassAccuracy
-        except ImportError:
-            raise LoopeError("Scores need torchmetrics: pip install 'loope[train]'.") from None
         tops = (1, 5) if self.num_classes >= 10 else (1,)
         return MetricCollection(
             {f"top{top}": MulticlassAccuracy(self.num_classes, top_k=top, average="micro") for top in tops}

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from loope.lab.data.batches import Source
-    from loope.lab.engine.tasks import Task
-    from loope.segmentation.labels import Labels
+from loope.lab.data.batches import Source
+from loope.lab.engine.tasks import Task
+from loope.segmentation.labels import Labels
 
 
 class Material(NamedTuple):

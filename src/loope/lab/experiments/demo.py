@@ -13,6 +13,7 @@ from loope.lab.experiments.results import MODEL, folder_of
 from loope.lab.experiments.spec import Data, Encoder, Model, Run
 from loope.lab.experiments.table import Column, Entry, Table, percent
 from loope.lab.experiments.tables.table4 import METRICS
+from loope.surgery.checkpoint import load, save
 
 ENCODERS = ("loope", "sincos2d", "gilbert", "sinusoid", "none")  # the slowest first: two run at a time
 GRID, CELL = 5, 4
@@ -43,8 +44,6 @@ def entries(preset: str) -> list[Entry]:
 
 def write_model(run: Run, out: Path) -> Path | None:
     """A trained model in half precision, small enough to ship: what the explorer shows is one of these."""
-    from loope.surgery.checkpoint import load, save
-
     file = folder_of(run, out / "runs") / MODEL
     if not file.exists():
         return None

@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from loope.lab.experiments.results import Results
 from loope.lab.experiments.results_table import collect
+from loope.lab.experiments.segmentation import labels_of
 from loope.lab.experiments.table import Entry, Table
+from loope.lab.reports.figures import clouds, intervals, learning_curves, lines, scatter
+from loope.plots import similarity_maps
+from loope.segmentation.drawing import examples as draw_examples
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,8 +29,6 @@ def draw(table: Table, preset: str, seeds: Sequence[int], results: Results) -> d
 
 def scores(table: Table, preset: str, seeds: Sequence[int], results: Results) -> Figure | None:
     """The last column of each row, with its interval, beside the published."""
-    from loope.lab.reports.figures import intervals
-
     column = table.columns[-1]
     found = {
         row: (column.scale * line[column.head].mean, column.scale * line[column.head].half)
@@ -40,8 +42,6 @@ def scores(table: Table, preset: str, seeds: Sequence[int], results: Results) ->
 
 def curves(table: Table, preset: str, seeds: Sequence[int], results: Results) -> Figure | None:
     """Validation score by epoch, each seed of each row."""
-    from loope.lab.reports.figures import learning_curves
-
     found: dict[str, list[list[tuple[float, float]]]] = {}
     for entry in table.entries(preset):
         headline = list(entry.cells.values())[-1]
@@ -53,8 +53,6 @@ def curves(table: Table, preset: str, seeds: Sequence[int], results: Results) ->
 
 def maps(table: Table, preset: str, seeds: Sequence[int], results: Results) -> Figure | None:
     """Similarity to nine patches, a column for each row of the table."""
-    from loope.plots import similarity_maps
-
     kept = {entry.row: _tensors(entry, seeds, results) for entry in table.entries(preset)}
     found = {row: each for row, each in kept.items() if each is not None}
     if not found:
@@ -67,8 +65,6 @@ def maps(table: Table, preset: str, seeds: Sequence[int], results: Results) -> F
 
 def trend(table: Table, preset: str, seeds: Sequence[int], results: Results) -> Figure | None:
     """M_D against the number of directions."""
-    from loope.lab.reports.figures import lines
-
     found = {
         row: [(float(head.split(" = ")[1]), mean.mean) for head, mean in line.items() if head.startswith("N = ")]
         for row, line in collect(table, preset, seeds, results).items()
@@ -78,8 +74,6 @@ def trend(table: Table, preset: str, seeds: Sequence[int], results: Results) -> 
 
 def alignment(table: Table, preset: str, seeds: Sequence[int], results: Results) -> Figure | None:
     """Distance accuracy against M_U."""
-    from loope.lab.reports.figures import scatter
-
     found = {
         row: (line["M_U"].mean, 100 * line["Distance"].mean)
         for row, line in collect(table, preset, seeds, results).items()
@@ -90,8 +84,6 @@ def alignment(table: Table, preset: str, seeds: Sequence[int], results: Results)
 
 def offsets(table: Table, preset: str, seeds: Sequence[int], results: Results) -> Figure | None:
     """The score of each run against how far LOOPE moved its patches; the static curve moved none."""
-    from loope.lab.reports.figures import clouds
-
     found: dict[str, list[tuple[float, float]]] = {}
     for entry in table.entries(preset):
         headline = list(entry.cells.values())[-1]
@@ -104,9 +96,6 @@ def offsets(table: Table, preset: str, seeds: Sequence[int], results: Results) -
 
 def examples(table: Table, preset: str, seeds: Sequence[int], results: Results) -> Figure | None:
     """Test images with their truth and what each row says, errors marked."""
-    from loope.lab.experiments.segmentation import labels_of
-    from loope.segmentation.drawing import examples as draw_examples
-
     kept = {entry.row: (entry, _tensors(entry, seeds, results)) for entry in table.entries(preset)}
     found = {row: (entry, each) for row, (entry, each) in kept.items() if each is not None and "masks" in each}
     if not found:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING
 
+from loope.core import hub
 from loope.core.errors import LoopeError
 from loope.core.packages import require_packages
-
-if TYPE_CHECKING:
-    from loope.lab.experiments.settings import Settings
-    from loope.lab.experiments.spec import Run
+from loope.lab.engine.tracking import chosen
+from loope.lab.experiments.settings import Settings
+from loope.lab.experiments.spec import Run
 
 MADE_HERE = ("three_cell", "fake", "fake_segmentation")  # data that is computed
 ENGINE = ("accelerate", "timm", "torchmetrics")
@@ -54,8 +53,6 @@ def _packages(run: Run) -> str | None:
 
 
 def _trackers(settings: Settings) -> str | None:
-    from loope.lab.engine.tracking import chosen
-
     return _told(partial(chosen, settings.trackers))
 
 
@@ -74,13 +71,11 @@ def _data(run: Run, settings: Settings) -> str | None:
 
 
 def _weights(model: str) -> str | None:
-    from loope.lab.experiments.build import local_weights, where_to_put
+    from loope.lab.experiments.timm_models import local_weights, where_to_put
 
     if local_weights(model) is not None:
         return None
-    from loope.core.hub import missing_weights
-
-    why = missing_weights(model)
+    why = hub.missing_weights(model)
     return None if why is None else f"The pretrained weights of {model!r} cannot be had: {why}; {where_to_put(model)}."
 
 

@@ -10,13 +10,15 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import torch
+
+import loope
+
 PACKAGES = ("torch", "timm", "torchvision", "accelerate", "torchmetrics")
 
 
 def provenance(began: float) -> dict[str, Any]:
     """All of it, as plain data. `seconds` counts the last process alone, if a run was done in several."""
-    import loope
-
     return {
         "versions": {"loope": loope.__version__, "python": platform.python_version(), **_versions()},
         "commit": _commit(),
@@ -50,8 +52,6 @@ def _commit() -> str | None:
 
 
 def _machine() -> dict[str, Any]:
-    import torch
-
     gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
     return {
         "system": f"{platform.system()} {platform.machine()}",

@@ -10,7 +10,9 @@ from loope.lab.experiments.figures import draw
 from loope.lab.experiments.results import Results
 from loope.lab.experiments.results_table import make_sheet
 from loope.lab.experiments.table import Table
+from loope.lab.reports import html
 from loope.lab.reports.results_table import render
+from loope.plots import png
 
 ENDINGS = {"md": "md", "html": "html", "latex": "tex", "csv": "csv", "json": "json"}
 
@@ -28,9 +30,6 @@ def write_report(
         file_format: "md", "html", "latex", "csv" or "json".
         to: the file; by default named after table and preset in `reports` below `out`.
     """
-    from loope.lab.reports import html
-    from loope.plots import png
-
     results = Results.in_folder(out / "runs")
     text = render(make_sheet(table, preset, seeds, results), file_format)
     path = to or out / "reports" / f"{table.name}-{preset}.{ENDINGS[file_format]}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 from loope.lab.experiments.results import Results
 from loope.lab.experiments.statistics import Mean, over_seeds
@@ -72,8 +73,6 @@ def _cell(table: Table, column: Column, row: str, found: dict[str, dict[str, Mea
 
 def _with_best(table: Table, cells: dict[str, list[Cell]]) -> dict[str, list[Cell]]:
     """Mark the best of ours in each row or each column."""
-    from dataclasses import replace
-
     rated = [column.best for column in table.columns]
     marked = {row: list(line) for row, line in cells.items()}
     places = [(row, number) for row in cells for number in range(len(rated)) if rated[number]]

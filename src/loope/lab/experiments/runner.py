@@ -9,11 +9,23 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import torch.distributed as dist
+from safetensors import torch as safetensors
+
 from loope.core.errors import LoopeError
 from loope.core.files import write_atomic
+from loope.lab.engine import evaluate, train
+from loope.lab.engine.lock import RunningElsewhereError
+from loope.lab.engine.signals import Interrupted
+from loope.lab.experiments.build import build_model
+from loope.lab.experiments.measure import measure_trained, measure_untrained
+from loope.lab.experiments.provenance import provenance
 from loope.lab.experiments.results import FAILED, MODEL, PICTURES, PROGRESS, RESULT, SPEC, folder_of, read_result
+from loope.lab.experiments.segmentation import keep_examples
 from loope.lab.experiments.settings import Settings
+from loope.lab.experiments.sources import material
 from loope.lab.experiments.spec import Run
+from loope.surgery.checkpoint import save
 
 IMAGES_MEASURED = 64  # test images on which LOOPE is looked at
 IMAGES_KEPT = 4  # of them, for pictures
@@ -29,9 +41,6 @@ def execute(text: str, out: str, settings: Settings) -> None:
         out: the folder of all runs.
         settings: where things are on this machine.
     """
-    from loope.lab.engine.lock import RunningElsewhereError
-    from loope.lab.engine.signals import Interrupted
-
     run = Run.from_json(text)
     folder = folder_of(run, Path(out))
     if read_result(folder) is not None:
@@ -41,8 +50,6 @@ def execute(text: str, out: str, settings: Settings) -> None:
         began = time.time()
         found = _measure(run, folder) if run.recipe is None else _train(run, folder, settings)
         if _is_first_process():
-            from loope.lab.experiments.provenance import provenance
-
             result = {"run": json.loads(text), "key": run.key, **found, **provenance(began)}
             write_atomic(folder / RESULT, json.dumps(result, indent=1) + "\n")
             (folder / FAILED).unlink(missing_ok=True)
@@ -59,19 +66,12 @@ def execute(text: str, out: str, settings: Settings) -> None:
 
 
 def _measure(run: Run, folder: Path) -> dict[str, Any]:
-    from loope.lab.experiments.measure import measure_untrained
-
     scores, similarity, grid = measure_untrained(run)
     _keep(folder, {"similarity": similarity, "grid": grid})
     return {"metrics": scores, "history": []}
 
 
 def _train(run: Run, folder: Path, settings: Settings) -> dict[str, Any]:
-    from loope.lab.engine import evaluate, train
-    from loope.lab.experiments.build import build_model
-    from loope.lab.experiments.measure import measure_trained
-    from loope.lab.experiments.sources import material
-
     assert run.recipe is not None  # noqa: S101  (for the type checker: `execute` has looked)
     from_data = material(run, settings)
     model = build_model(run, from_data.labels or from_data.outputs)
@@ -93,8 +93,6 @@ def _train(run: Run, folder: Path, settings: Settings) -> dict[str, Any]:
     if "offsets" in tensors:
         tensors["images"] = images[:IMAGES_KEPT]
     if from_data.labels is not None:
-        from loope.lab.experiments.segmentation import keep_examples
-
         tensors |= keep_examples(model, from_data)
     _keep(folder, tensors)
     _save(model, run, folder)
@@ -114,8 +112,6 @@ def _train(run: Run, folder: Path, settings: Settings) -> dict[str, Any]:
 
 def _save(model: Any, run: Run, folder: Path) -> None:
     """The trained model as one file, for `loope.load`; a model's own encoding is not ours to save."""
-    from loope.surgery.checkpoint import save
-
     if run.encoder.name != "own" and _is_first_process():
         save(model, folder / MODEL, model_args=run.model.made_with())
 
@@ -140,17 +136,13 @@ def _parameters(model: Any) -> dict[str, int]:
 
 def _keep(folder: Path, tensors: dict[str, Any]) -> None:
     """Tensors for the report's pictures, in a file beside the result."""
-    from safetensors.torch import save
-
     if tensors and _is_first_process():
         flat = {
             name: tensor.float().contiguous().cpu() if tensor.is_floating_point() else tensor
             for name, tensor in tensors.items()
         }
-        write_atomic(folder / PICTURES, save(flat))
+        write_atomic(folder / PICTURES, safetensors.save(flat))
 
 
 def _is_first_process() -> bool:
-    import torch.distributed as dist
-
     return not (dist.is_available() and dist.is_initialized()) or dist.get_rank() == 0

@@ -11,10 +11,11 @@ from torch.utils.data import Dataset, Subset
 
 from loope.core.errors import one_of
 from loope.core.seeds import derive
-from loope.lab.data.segmentation import Augment, CamVid, Cityscapes, SegmentationSource
+from loope.lab.data.segmentation import Augment, CamVid, Cityscapes, SegmentationSource, camvid
 from loope.lab.experiments.datasets import Material
 from loope.lab.experiments.settings import Settings
 from loope.lab.experiments.spec import Model, Run
+from loope.lab.experiments.timm_models import create_timm, preparation
 from loope.segmentation import SETR, Segmenter, segmentation_loss
 from loope.segmentation.labels import Labels, as_labels
 from loope.segmentation.metric import SegmentationScore
@@ -124,8 +125,6 @@ PARTS: dict[str, Callable[[Run, Settings], tuple[Parts, Labels]]] = {
 
 def build_segmentation(spec: Model, labels: Labels, size: tuple[int, int]) -> nn.Module:
     """SETR or Segmenter around its backbone."""
-    from loope.lab.experiments.build import create_timm
-
     options = dict(spec.options)
     backbone_options = dict(options.pop("backbone_options", {}))
     patch = backbone_options.get("patch_size", 16)
@@ -138,8 +137,6 @@ def build_segmentation(spec: Model, labels: Labels, size: tuple[int, int]) -> nn
 
 def labels_of(run: Run) -> Labels:
     """The classes of a run's data."""
-    from loope.lab.data.segmentation import camvid
-
     known = {"camvid": camvid.LABELS}
     return known[run.data.name] if run.data.name in known else as_labels(run.data.options.get("classes", 19))
 
@@ -156,7 +153,5 @@ def keep_examples(model: nn.Module, material: Material) -> dict[str, Tensor]:
 
 
 def _range(run: Run) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    from loope.lab.experiments.sources import preparation
-
     expected = preparation(run.model.options["backbone"])
     return expected.mean, expected.std

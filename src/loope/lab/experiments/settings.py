@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
@@ -31,6 +33,4 @@ class Settings:
     @staticmethod
     def device() -> Any:
         """Where batches that are computed rather than read should be made."""
-        import torch
-
         return "cuda" if torch.cuda.is_available() else None

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from torch import Tensor
 
 from loope.core.errors import one_of, require
-from loope.lab.data.batches import Fingerprinted
+from loope.lab.data.batches import Fingerprinted, Source
+from loope.lab.data.images.catalog import load_images
+from loope.lab.data.images.collection import Images
+from loope.lab.data.images.source import ImageSource
+from loope.lab.data.three_cell import ThreeCellSource
+from loope.lab.engine.tasks import Bits, Classification
 from loope.lab.experiments.datasets import Material
+from loope.lab.experiments.segmentation import segmentation
 from loope.lab.experiments.settings import Settings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from torch import Tensor
-
-    from loope.lab.data.batches import Source
-    from loope.lab.data.images.augment import Preparation
-    from loope.lab.data.images.collection import Images
-    from loope.lab.experiments.spec import Run
+from loope.lab.experiments.spec import Run
+from loope.lab.experiments.synthetic import fake_images
+from loope.lab.experiments.timm_models import preparation
+from loope.three_cell import ThreeCell
+from loope.three_cell.metric import ThreeCellScore
 
 
 class Scaled:
@@ -41,11 +44,6 @@ class Scaled:
 
 def three_cell(run: Run, settings: Settings) -> Material:
     """The position probe: six bits an image. Samples and parts have a seed of their own, the same for every run."""
-    from loope.lab.data.three_cell import ThreeCellSource
-    from loope.lab.engine.tasks import Bits
-    from loope.three_cell import ThreeCell
-    from loope.three_cell.metric import ThreeCellScore
-
     recipe = run.recipe
     assert recipe is not None  # noqa: S101  (for the type checker: measurements have no material)
 
@@ -60,8 +58,6 @@ def three_cell(run: Run, settings: Settings) -> Material:
 
 def images(run: Run, settings: Settings) -> Material:
     """Photographs with a class each."""
-    from loope.lab.data.images.catalog import load_images
-
     found = load_images(run.data.name, settings.data, download=settings.download, classes=settings.classes)
     # The split is the same for every run: seeds differ in weights and training, not in what is tested.
     parts = found.split(run.data.options.get("split", "80-10-10"), seed=0)
@@ -75,8 +71,6 @@ def images(run: Run, settings: Settings) -> Material:
 
 def fake(run: Run, settings: Settings) -> Material:
     """Noise in place of photographs, for smoke tests."""
-    from loope.lab.experiments.synthetic import fake_images
-
     return _photographs(
         run, settings, fake_images(**_without(run.data.options, "image_size")).split("80-10-10", seed=0)
     )
@@ -84,15 +78,10 @@ def fake(run: Run, settings: Settings) -> Material:
 
 def masks(run: Run, settings: Settings) -> Material:
     """Scenes with a class for each pixel."""
-    from loope.lab.experiments.segmentation import segmentation
-
     return segmentation(run, settings)
 
 
 def _photographs(run: Run, settings: Settings, parts: dict[str, Images]) -> Material:
-    from loope.lab.data.images.source import ImageSource
-    from loope.lab.engine.tasks import Classification
-
     recipe = run.recipe
     assert recipe is not None  # noqa: S101  (for the type checker: measurements have no material)
     loading: dict[str, Any] = {
@@ -115,20 +104,6 @@ def _photographs(run: Run, settings: Settings, parts: dict[str, Images]) -> Mate
         outputs=classes,
         digests={name: part.digest() for name, part in parts.items()},
     )
-
-
-def preparation(model: str, size: int | None = None) -> Preparation:
-    """What a model of timm expects of its images, in its own size or another."""
-    import timm
-
-    from loope.lab.data.images.augment import Preparation
-
-    known = timm.get_pretrained_cfg(model)
-    require(known is not None, f"timm knows no configuration of {model!r}.")
-    config: dict[str, Any] = dict(known.to_dict())  # type: ignore[union-attr]
-    if size is not None:
-        config["input_size"] = (3, size, size)
-    return Preparation.from_timm(config)
 
 
 def image_size(run: Run) -> int | None:

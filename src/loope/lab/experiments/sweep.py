@@ -6,16 +6,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from loope.core.processes import world_size
+from loope.lab.executors import Executor
 from loope.lab.experiments.results import Standing, standings
-from loope.lab.experiments.runner import execute
 from loope.lab.experiments.settings import Settings
 from loope.lab.experiments.spec import Run
-
-if TYPE_CHECKING:
-    from loope.lab.executors import Executor
 
 LOOK_EVERY = 1.0  # seconds between looks at how far runs are
 
@@ -53,6 +49,9 @@ def carry_out(
         settings: what they need to know of the machine.
         watch: called now and then with the runs that are not finished yet.
     """
+    # Here, not above: it needs the packages of [train], and commands check for those after importing this module.
+    from loope.lab.experiments.runner import execute
+
     out.mkdir(parents=True, exist_ok=True)
     # Processes that share each run must agree on which: one that comes late would see its peers "running".
     skipped = ("done",) if world_size() > 1 else ("done", "running")

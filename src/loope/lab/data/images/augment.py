@@ -6,17 +6,19 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+import numpy
 import torch
+from PIL.Image import Image
+from timm.data import Mixup, create_transform
+from timm.data.transforms import MaybeToTensor
 from torch import Tensor
+from torchvision.transforms import Compose, RandomHorizontalFlip
 
 from loope.core.errors import one_of, require
 from loope.core.grid import GridLike, as_grid
 from loope.core.seeds import derive
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "box", "hamming", "lanczos")
 RAND_AUGMENT = "rand-m9-mstd0.5-inc1"  # DeiT's
@@ -85,10 +87,6 @@ class Preparation:
         Raises:
             LoopeError: if there is no such augmentation.
         """
-        from timm.data import create_transform
-        from timm.data.transforms import MaybeToTensor
-        from torchvision.transforms import Compose, RandomHorizontalFlip
-
         one_of("augmentation", augment, AUGMENTS)
         expected: dict[str, Any] = {
             "input_size": (3, *as_grid(self.size, "size")),
@@ -122,8 +120,6 @@ def mix(images: Tensor, labels: Tensor, classes: int, mixup: float, cutmix: floa
     Returns:
         Images, and targets `(B, classes)` float32 that add up to 1.
     """
-    from timm.data import Mixup
-
     # timm blends the first image with the last, the second with the last but one, ...
     places = torch.arange(len(images))
     order = torch.cat((places[::2], places[1::2].flip(0)))
@@ -136,8 +132,6 @@ def mix(images: Tensor, labels: Tensor, classes: int, mixup: float, cutmix: floa
 @contextmanager
 def seeded(*purpose: object) -> Iterator[None]:
     """Python's, NumPy's and torch's generators, as timm uses them, start from a seed; afterwards they are as before."""
-    import numpy
-
     seed = derive(*purpose)
     before = random.getstate(), numpy.random.get_state(), torch.get_rng_state()
     random.seed(seed)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+from torchvision.datasets import CIFAR100, OxfordIIITPet
+from torchvision.datasets.utils import download_and_extract_archive
 
 from loope.core.errors import LoopeError, one_of, require
 from loope.lab.data.images.cifar import read_cifar100
+from loope.lab.data.images.collection import Images
 from loope.lab.data.images.layouts import read_class_list, read_folders, read_pets
-
-if TYPE_CHECKING:
-    from loope.lab.data.images.collection import Images
 
 
 class Entry(NamedTuple):
@@ -48,7 +49,6 @@ def load_images(
             f"No folder with data sets is known: give root= (--data) or set LOOPE_DATA. {how_to_get(name)}"
         )
     folder = Path(place)
-    _require_packages()
     if classes is not None:
         require(name == "imagenet100", f"A class list goes with 'imagenet100', got one for {name!r}; leave it out.")
         return _choose_imagenet100(folder, read_class_list(classes))
@@ -83,22 +83,12 @@ def _download(name: str, root: Path) -> None:
         raise LoopeError(f"The download of {entry.title} failed: {error}. {how_to_get(name, root)}") from error
 
 
-def _require_packages() -> None:
-    try:
-        import timm  # noqa: F401
-        import torchvision  # noqa: F401
-    except ImportError:
-        raise LoopeError("Images need torchvision and timm: pip install 'loope[train]'.") from None
-
-
 def _find_pets(root: Path) -> Images | None:
     folder = root / "oxford-iiit-pet"
     return read_pets(folder) if all((folder / part).is_dir() for part in ("images", "annotations")) else None
 
 
 def _download_pets(root: Path) -> None:
-    from torchvision.datasets import OxfordIIITPet
-
     OxfordIIITPet(root, download=True)
 
 
@@ -110,9 +100,6 @@ def _find_cifar100(root: Path) -> Images | None:
 
 
 def _download_cifar100(root: Path) -> None:
-    from torchvision.datasets import CIFAR100
-    from torchvision.datasets.utils import download_and_extract_archive
-
     # CIFAR100(download=True) would unpickle what came; here it is only unpacked, once its checksum is right.
     download_and_extract_archive(CIFAR100.url, root, filename=CIFAR100.filename, md5=CIFAR100.tgz_md5)
 

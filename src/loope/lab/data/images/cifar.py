@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
+
+import torch
+from torch import Tensor
 
 from loope.core.errors import LoopeError, require
 from loope.lab.data.images.collection import Images
 from loope.lab.data.images.readers import Memory
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 SIDE = 32
 AGAIN = "delete the folder and download it again (download=True, --download)."
@@ -42,8 +42,6 @@ class _Array:
 
     def tensor(self) -> Tensor:
         """The array as uint8."""
-        import torch
-
         require(self.type.name in ("u1", "|u1"), f"its numbers are {self.type.name!r}, not bytes")
         content = self.content.encode("latin1") if isinstance(self.content, str) else self.content
         flat = torch.frombuffer(bytearray(content), dtype=torch.uint8)
@@ -78,8 +76,6 @@ def read_cifar100(folder: Path) -> Images:
     Raises:
         LoopeError: if a file is damaged, or not what it says.
     """
-    import torch
-
     classes: list[str] = _open(folder / "meta", "fine_label_names")[0]
     pixels: list[Tensor] = []
     labels: list[int] = []

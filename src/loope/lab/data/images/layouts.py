@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from torchvision.datasets import OxfordIIITPet
+from torchvision.datasets.folder import IMG_EXTENSIONS, find_classes
+
 from loope.core.errors import LoopeError, require, unknown
 from loope.lab.data.images.collection import Images
 from loope.lab.data.images.readers import Files
@@ -26,8 +29,6 @@ def read_folders(folder: Path, train: str, test: str, classes: Sequence[str] | N
     Raises:
         LoopeError: if a class is missing in a part, has no image, or does not exist.
     """
-    from torchvision.datasets.folder import IMG_EXTENSIONS, find_classes
-
     try:
         found = {part: find_classes(folder / part)[0] for part in (train, test)}
         apart = sorted(set(found[train]) ^ set(found[test]))
@@ -66,8 +67,6 @@ def read_pets(folder: Path) -> Images:
     Raises:
         LoopeError: if its lists are missing or damaged.
     """
-    from torchvision.datasets import OxfordIIITPet
-
     lists = folder / "annotations"
     for path in lists.glob("*.txt"):
         require(path.is_file(), f"{path} must be a text file.")  # a pipe would block

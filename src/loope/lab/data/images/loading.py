@@ -5,9 +5,10 @@ from __future__ import annotations
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
+from PIL.Image import Image
 from torch import Tensor
 from torch.utils.data import Dataset
 
@@ -15,9 +16,6 @@ from loope.core.errors import LoopeError
 from loope.lab.data.images.augment import Steps, mix, seeded
 from loope.lab.data.images.collection import Images
 from loope.lab.data.images.readers import BadImageError
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 
 class Job(NamedTuple):

@@ -8,16 +8,16 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
+
+import torch
+from PIL.Image import Image, fromarray
+from torch import Tensor
 
 from loope.core.errors import LoopeError, require
 from loope.core.images import ImageError, read_image
 from loope.core.limits import MOST_TRAINING_PIXELS
 from loope.lab.data import fingerprint
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
-    from torch import Tensor
 
 MOST_MEMORY = 4 * 1024**3  # bytes of decoded images; what a small machine can spare
 READ_AT_ONCE = 256
@@ -87,12 +87,10 @@ class Memory:
         Raises:
             BadImageError: if it could not be read.
         """
-        from PIL import Image
-
         if self.names[index] in self.bad:
             raise BadImageError(*self.bad[self.names[index]])
         start, (height, width) = self.starts[index], self.sizes[index]
-        return Image.fromarray(self.pixels[start : start + 3 * height * width].view(height, width, 3).numpy())
+        return fromarray(self.pixels[start : start + 3 * height * width].view(height, width, 3).numpy())
 
     def take(self, indices: Sequence[int]) -> Memory:
         """Some of the images; the tensor stays one."""
@@ -123,8 +121,6 @@ def in_memory(reader: Reader, change: Callable[[Image], Image]) -> Memory:
     Raises:
         LoopeError: if they do not fit.
     """
-    import torch
-
     content = bytearray()
     starts: list[int] = []
     sizes: list[tuple[int, int]] = []

@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torchvision import tv_tensors
+from torchvision.transforms import v2
 
 from loope.core.errors import require
 from loope.core.grid import Grid
@@ -52,9 +54,6 @@ class Transform:
     """
 
     def __init__(self, size: Grid, mean: Sequence[float], std: Sequence[float], augment: Augment | None = None):
-        from torchvision import tv_tensors
-        from torchvision.transforms import v2
-
         steps: list[Any] = [v2.Resize(tuple(size), antialias=True)]
         if augment is not None:
             # What a crop adds around a small image is zero after normalisation, and void.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from loope.core.errors import one_of, require
 from loope.lab.data.listing import each_once, walk
-from loope.lab.data.segmentation.pairs import Pairs, folder_of, require_torchvision
+from loope.lab.data.segmentation.pairs import Pairs, folder_of
 from loope.segmentation.labels import VOID, Labels
 
 LABELS = Labels(
@@ -37,7 +37,6 @@ class CamVid(Pairs):
 
     def __init__(self, split: str = "train", root: str | Path | None = None):
         one_of("split", split, SPLITS)
-        require_torchvision()
         folder = folder_of("camvid", root, HOW)
         images, masks = folder / split, folder / f"{split}annot"
         require(

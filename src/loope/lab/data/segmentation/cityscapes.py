@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from torchvision.datasets import Cityscapes as Loader
+
 from loope.core.errors import LoopeError, one_of, require
-from loope.lab.data.segmentation.pairs import Pairs, folder_of, require_torchvision
+from loope.lab.data.segmentation.pairs import Pairs, folder_of
 from loope.segmentation.labels import VOID, Labels
 
 SPLITS = ("train", "val", "test")
@@ -32,9 +34,6 @@ class Cityscapes(Pairs):
 
     def __init__(self, split: str = "train", root: str | Path | None = None):
         one_of("split", split, SPLITS)
-        require_torchvision()
-        from torchvision.datasets import Cityscapes as Loader
-
         folder = folder_of("cityscapes", root, HOW)
         try:
             loader = Loader(str(folder), split=split, mode="fine", target_type="semantic")

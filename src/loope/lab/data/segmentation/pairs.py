@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
+from torchvision.transforms.v2.functional import pil_to_tensor
 
 from loope.core.errors import LoopeError, require
 from loope.core.images import ImageError, read_image
@@ -85,18 +86,8 @@ def folder_of(name: str, root: str | Path | None, how: str) -> Path:
     return Path(place) / name
 
 
-def require_torchvision() -> None:
-    """Raise `LoopeError` unless torchvision can be imported."""
-    try:
-        import torchvision  # noqa: F401
-    except ImportError:
-        raise LoopeError("Segmentation data need torchvision: pip install 'loope[train]'.") from None
-
-
 def _read(path: Path, mode: str | None) -> Tensor:
     """`(channels, H, W)` uint8; a mask, of mode None, keeps its values, which are not turned into brightness."""
-    from torchvision.transforms.v2.functional import pil_to_tensor
-
     try:
         picture = read_image(path, mode, most=MOST_TRAINING_PIXELS)
     except ImageError as error:
