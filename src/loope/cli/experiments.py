@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table as RichTable
 
-    from loope.lab.experiments.results import Standing
+    from loope.lab.experiments.results import Status
     from loope.lab.experiments.settings import Settings
     from loope.lab.experiments.spec import Run
-    from loope.lab.reports.results_table import Sheet
+    from loope.lab.reports.results_table import ResultsTable
 
 RUNNING_ELSEWHERE = 3  # exit code: nothing failed, but another process holds the lock of a run
 
@@ -81,7 +81,7 @@ def run(
     from loope.cli.progress import Watch, interruptible
     from loope.lab.executors import create_executor
     from loope.lab.experiments.settings import Settings
-    from loope.lab.experiments.sweep import carry_out
+    from loope.lab.experiments.sweep import run_sweep
     from loope.lab.experiments.table import get_table
 
     first = os.environ.get("RANK", "0") == "0"  # of several processes that share each run, one speaks
@@ -105,20 +105,20 @@ def run(
         create_executor(place, jobs, **options) as executor,
         Watch(console, runs, out) as watch,
     ):
-        outcome = carry_out([run for run in runs if run not in barred], out / "runs", executor, settings, watch)
+        outcome = run_sweep([run for run in runs if run not in barred], out / "runs", executor, settings, watch)
     from loope.lab.experiments.results import Results
-    from loope.lab.experiments.results_table import make_sheet
+    from loope.lab.experiments.results_table import make_results_table
     from loope.lab.reports.results_table import render
 
-    sheet = make_sheet(found, preset, numbers, Results.in_folder(out / "runs"))
+    sheet = make_results_table(found, preset, numbers, Results.in_folder(out / "runs"))
     if as_json and first:
         typer.echo(render(sheet, "json"), nl=False)
     elif not as_json:
         console.print(show_sheet(sheet))
-    done = sum(each.state == "done" for each in outcome.standings)
-    total = len(outcome.standings) + len(barred)
+    done = sum(each.state == "done" for each in outcome.statuses)
+    total = len(outcome.statuses) + len(barred)
     console.print(f"{done} of {total} runs are done, in [bold]{as_text(out)}[/bold].")
-    for name, count in count_bad_images(outcome.standings).items():
+    for name, count in count_bad_images(outcome.statuses).items():
         console.print(f"{count} images of {name} could not be read and were skipped; run.json counts them by part.")
     for cause in dict.fromkeys(barred.values()):
         count = sum(each == cause for each in barred.values())
@@ -152,14 +152,14 @@ def status(
     from rich.console import Console
     from rich.table import Table
 
-    from loope.lab.experiments.results import STATES, standings
+    from loope.lab.experiments.results import STATES, statuses
     from loope.lab.experiments.table import get_table, table_names
 
     require(table is not None or not only, "--only chooses rows of one table; name the table too.")
     told = {}
     for name in [table] if table else table_names():
         entries = get_table(name).with_epochs(epochs).select(preset, *(only or ()))
-        told[name] = standings(
+        told[name] = statuses(
             [entry.run.with_seed(seed) for entry in entries for seed in read_seeds(seeds)], out / "runs"
         )
     if as_json:
@@ -230,14 +230,16 @@ def report(
     require_packages("A report", "train", "pandas", "scipy")
     from loope.lab.experiments.report import write_report
     from loope.lab.experiments.results import Results
-    from loope.lab.experiments.results_table import make_sheet
+    from loope.lab.experiments.results_table import make_results_table
     from loope.lab.experiments.table import get_table
     from loope.lab.reports.results_table import render
 
     found, numbers = get_table(table).with_epochs(epochs).narrowed(*(only or ())), read_seeds(seeds)
     found.select(preset)  # an unknown preset is an error now
     if to == Path("-"):
-        typer.echo(render(make_sheet(found, preset, numbers, Results.in_folder(out / "runs")), file_format), nl=False)
+        typer.echo(
+            render(make_results_table(found, preset, numbers, Results.in_folder(out / "runs")), file_format), nl=False
+        )
         return
     require(to is None or not to.is_dir(), f"--to names a file, got the folder {str(to)!r}.")
     with busy("Drawing"):
@@ -252,9 +254,9 @@ def _obstacles(runs: list[Run], out: Path, settings: Settings) -> dict[Run, str]
         LoopeError: if none of the runs that are left to do can start.
     """
     from loope.lab.experiments.preflight import obstacles
-    from loope.lab.experiments.results import standings
+    from loope.lab.experiments.results import statuses
 
-    left = [each.run for each in standings(runs, out / "runs") if each.state != "done"]
+    left = [each.run for each in statuses(runs, out / "runs") if each.state != "done"]
     with busy("Looking for data and weights"):
         found = obstacles(left, settings)
     causes = "\n".join(dict.fromkeys(found.values()))
@@ -262,10 +264,10 @@ def _obstacles(runs: list[Run], out: Path, settings: Settings) -> dict[Run, str]
     return found
 
 
-def count_bad_images(standings: list[Standing]) -> dict[str, int]:
+def count_bad_images(statuses: list[Status]) -> dict[str, int]:
     """How many images each data set had that could not be read, in the run that met the most of them."""
     found: dict[str, int] = {}
-    for each in standings:
+    for each in statuses:
         count = sum((each.result or {}).get("bad_images", {}).values())
         if count:
             found[each.run.data.name] = max(count, found.get(each.run.data.name, 0))
@@ -291,7 +293,7 @@ def print_elsewhere(console: Console, names: list[str]) -> None:
     console.print("Another process trains these; the same command shows the table once they are done.")
 
 
-def show_sheet(sheet: Sheet) -> RichTable:
+def show_sheet(sheet: ResultsTable) -> RichTable:
     """A sheet for the terminal."""
     from rich.table import Table
 

@@ -1,8 +1,6 @@
 """Data sets by name: read as torchvision reads them, downloaded by its code, and explained when missing."""
 
 import hashlib
-import subprocess
-import sys
 import tarfile
 import threading
 from functools import partial
@@ -16,7 +14,7 @@ import torchvision.datasets as tv
 from loope.core.errors import LoopeError
 from loope.lab.data import load_images
 from loope.lab.data.images.readers import in_memory
-from tests.lab.data.trees import assert_same, pixels, write_cifar100, write_folders, write_pets
+from tests.lab.data.dataset_files import assert_same, pixels, write_cifar100, write_folders, write_pets
 from tests.weights import data
 
 WNIDS = [f"n{number:08}" for number in range(100)]

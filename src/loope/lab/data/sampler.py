@@ -12,7 +12,7 @@ from loope.core.grid import as_size
 from loope.core.seeds import derive
 
 
-class Plan:
+class BatchSampler:
     """The batches of a training source (shuffled, whole batches only) or an evaluation source (all samples, in order).
 
     Args:
@@ -27,7 +27,7 @@ class Plan:
         steps: global batches an epoch.
 
     Examples:
-        >>> [indices.tolist() for indices in Plan(5, 2).batches(epoch=0)]
+        >>> [indices.tolist() for indices in BatchSampler(5, 2).batches(epoch=0)]
         [[0, 1], [2, 3], [4]]
 
     Raises:

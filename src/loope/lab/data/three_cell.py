@@ -7,7 +7,7 @@ from typing import Any
 
 from loope.lab.data import fingerprint
 from loope.lab.data.batches import Batch, Source
-from loope.lab.data.sampler import Plan
+from loope.lab.data.sampler import BatchSampler
 from loope.three_cell.dataset import ThreeCell
 
 
@@ -33,9 +33,9 @@ class ThreeCellSource(Source):
     ):
         self.data = data
         self.device = device
-        self._plan = Plan(len(data), batch_size, train=train, seed=seed)
-        self.samples = self._plan.samples
-        self.steps = self._plan.steps
+        self._sampler = BatchSampler(len(data), batch_size, train=train, seed=seed)
+        self.samples = self._sampler.samples
+        self.steps = self._sampler.steps
 
     def fingerprint(self) -> dict[str, str]:
         """Where the cells are, and how large."""
@@ -43,7 +43,7 @@ class ThreeCellSource(Source):
 
     def batches(self, epoch: int, start: int = 0, share: tuple[int, int] = (0, 1)) -> Iterator[Batch]:
         """`(b, 3, H, W)` float32 images in 0..1 and `(b, 6)` float32 bits."""
-        for chosen in self._plan.batches(epoch, start, share):
+        for chosen in self._sampler.batches(epoch, start, share):
             yield (
                 self.data.render(self.data.cells[chosen], self.device),
                 self.data.labels[chosen].float().to(self.device),

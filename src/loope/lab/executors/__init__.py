@@ -8,14 +8,14 @@ from loope.core.registry import Registry
 from loope.lab.executors.base import Executor, RunError
 from loope.lab.executors.local import LocalExecutor
 from loope.lab.executors.on_ray import RayExecutor
-from loope.lab.executors.serial import HereExecutor
+from loope.lab.executors.serial import SerialExecutor
 from loope.lab.executors.slurm import SlurmExecutor
 
 __all__ = ["Executor", "RunError", "create_executor"]
 
 _EXECUTORS: Registry[type[Executor]] = Registry("executor")
 _EXECUTORS.register("local")(LocalExecutor)
-_EXECUTORS.register("here")(HereExecutor)
+_EXECUTORS.register("here")(SerialExecutor)
 _EXECUTORS.register("ray")(RayExecutor)
 _EXECUTORS.register("slurm")(SlurmExecutor)
 
@@ -26,7 +26,7 @@ def create_executor(on: str = "local", jobs: int | None = None, **options: Any) 
     Args:
         on: "local", "here" (in this process), "ray", "ray://host:port" or "slurm".
         jobs: calls at a time; each executor has its own default.
-        options: of `LocalExecutor`, `HereExecutor`, `RayExecutor` or `SlurmExecutor`.
+        options: of `LocalExecutor`, `SerialExecutor`, `RayExecutor` or `SlurmExecutor`.
 
     Examples:
         >>> import os, tempfile

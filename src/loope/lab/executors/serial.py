@@ -11,7 +11,7 @@ from loope.lab.engine.signals import Interrupted
 from loope.lab.executors.base import Executor, Function
 
 
-class HereExecutor(Executor):
+class SerialExecutor(Executor):
     """Calls at once, without another process. Ctrl-C ends the call under way and those after it.
 
     Args:

@@ -11,7 +11,7 @@ from loope.lab.engine.tasks import Task
 from loope.segmentation.labels import Labels
 
 
-class Material(NamedTuple):
+class RunData(NamedTuple):
     """A source for each part, the task, how many outputs the model has, and for segmentation the classes.
 
     `digests` tells which images are in each part, where that depends on what is on the disk.

@@ -8,7 +8,7 @@ from pathlib import Path
 from loope.core.files import write_atomic
 from loope.lab.experiments.figures import draw
 from loope.lab.experiments.results import Results
-from loope.lab.experiments.results_table import make_sheet
+from loope.lab.experiments.results_table import make_results_table
 from loope.lab.experiments.table import Table
 from loope.lab.reports import html
 from loope.lab.reports.results_table import render
@@ -31,7 +31,7 @@ def write_report(
         to: the file; by default named after table and preset in `reports` below `out`.
     """
     results = Results.in_folder(out / "runs")
-    text = render(make_sheet(table, preset, seeds, results), file_format)
+    text = render(make_results_table(table, preset, seeds, results), file_format)
     path = to or out / "reports" / f"{table.name}-{preset}.{ENDINGS[file_format]}"
     figures = draw(table, preset, seeds, results) if file_format not in ("csv", "json") else {}
     if file_format == "html":

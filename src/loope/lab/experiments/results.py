@@ -22,7 +22,7 @@ STATES = ("done", "running", "failed", "begun", "waiting")
 
 
 @dataclass(frozen=True)
-class Standing:
+class Status:
     """How far a run is.
 
     Args:
@@ -43,24 +43,24 @@ def folder_of(run: Run, out: Path) -> Path:
     return out / run.name
 
 
-def standing(run: Run, out: Path) -> Standing:
+def status_of(run: Run, out: Path) -> Status:
     """How far a run is."""
     folder = folder_of(run, out)
     result = read_result(folder)
     if result is not None:
-        return Standing(run, "done", result)
+        return Status(run, "done", result)
     if is_locked(folder):
-        return Standing(run, "running")
+        return Status(run, "running")
     failure = _read(folder / FAILED)
     if failure is not None:
-        return Standing(run, "failed", error=str(failure.get("error", "unknown")))
-    return Standing(run, "begun" if (folder / SPEC).exists() else "waiting")
+        return Status(run, "failed", error=str(failure.get("error", "unknown")))
+    return Status(run, "begun" if (folder / SPEC).exists() else "waiting")
 
 
-def standings(runs: Iterable[Run], out: Path) -> list[Standing]:
+def statuses(runs: Iterable[Run], out: Path) -> list[Status]:
     """How far runs are, each once, in their order."""
     unique = {run.key: run for run in runs}
-    return [standing(run, out) for run in unique.values()]
+    return [status_of(run, out) for run in unique.values()]
 
 
 def read_result(folder: Path) -> dict[str, Any] | None:

@@ -9,10 +9,10 @@ from dataclasses import replace
 from loope.lab.experiments.results import Results
 from loope.lab.experiments.statistics import Mean, over_seeds
 from loope.lab.experiments.table import Column, Table, Values
-from loope.lab.reports.results_table import Cell, Sheet
+from loope.lab.reports.results_table import Cell, ResultsTable
 
 
-def make_sheet(table: Table, preset: str, seeds: Sequence[int], results: Results) -> Sheet:
+def make_results_table(table: Table, preset: str, seeds: Sequence[int], results: Results) -> ResultsTable:
     """The table as far as its runs are done; cells without a result are missing, never invented.
 
     Args:
@@ -30,7 +30,7 @@ def make_sheet(table: Table, preset: str, seeds: Sequence[int], results: Results
     notes += _other_images(table, preset, seeds, results)
     if preset == "smoke":
         notes.append("A smoke test: these numbers mean nothing.")
-    return Sheet(
+    return ResultsTable(
         f"{table.title} ({table.name}, {preset})",
         [c.head for c in table.columns],
         lines + _derived(table, means, preset),

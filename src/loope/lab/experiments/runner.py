@@ -23,7 +23,7 @@ from loope.lab.experiments.provenance import provenance
 from loope.lab.experiments.results import FAILED, MODEL, PICTURES, PROGRESS, RESULT, SPEC, folder_of, read_result
 from loope.lab.experiments.segmentation import keep_examples
 from loope.lab.experiments.settings import Settings
-from loope.lab.experiments.sources import material
+from loope.lab.experiments.sources import load_data
 from loope.lab.experiments.spec import Run
 from loope.surgery.checkpoint import save
 
@@ -73,13 +73,13 @@ def _measure(run: Run, folder: Path) -> dict[str, Any]:
 
 def _train(run: Run, folder: Path, settings: Settings) -> dict[str, Any]:
     assert run.recipe is not None  # noqa: S101  (for the type checker: `execute` has looked)
-    from_data = material(run, settings)
-    model = build_model(run, from_data.labels or from_data.outputs)
+    data = load_data(run, settings)
+    model = build_model(run, data.labels or data.outputs)
     result = train(
         model,
-        from_data.task,
-        from_data.train,
-        from_data.valid,
+        data.task,
+        data.train,
+        data.valid,
         run.recipe,
         folder,
         seed=run.seed,
@@ -87,13 +87,13 @@ def _train(run: Run, folder: Path, settings: Settings) -> dict[str, Any]:
         trackers=settings.trackers,
         progress=settings.progress or folder / PROGRESS,
     )
-    tested = evaluate(model, from_data.task, from_data.test, precision=run.recipe.precision)
-    images = next(iter(from_data.test.batches(0)))[0][:IMAGES_MEASURED]
+    tested = evaluate(model, data.task, data.test, precision=run.recipe.precision)
+    images = next(iter(data.test.batches(0)))[0][:IMAGES_MEASURED]
     measured, tensors = measure_trained(model, images.to(next(model.parameters()).device))
     if "offsets" in tensors:
         tensors["images"] = images[:IMAGES_KEPT]
-    if from_data.labels is not None:
-        tensors |= keep_examples(model, from_data)
+    if data.labels is not None:
+        tensors |= keep_examples(model, data)
     _keep(folder, tensors)
     _save(model, run, folder)
     return {
@@ -103,9 +103,9 @@ def _train(run: Run, folder: Path, settings: Settings) -> dict[str, Any]:
         "images_per_second": result.images_per_second,
         "training_seconds": result.seconds,
         "parameters": _parameters(model),
-        "samples": {part: getattr(from_data, part).samples for part in ("train", "valid", "test")},
-        "digests": dict(from_data.digests),
-        "bad_images": {part: getattr(source, "bad_images", 0) for part, source in from_data._asdict().items()
+        "samples": {part: getattr(data, part).samples for part in ("train", "valid", "test")},
+        "digests": dict(data.digests),
+        "bad_images": {part: getattr(source, "bad_images", 0) for part, source in data._asdict().items()
                        if hasattr(source, "bad_images")},
     }  # fmt: skip
 

@@ -12,7 +12,7 @@ from torch.utils.data import Dataset, Subset
 from loope.core.errors import one_of
 from loope.core.seeds import derive
 from loope.lab.data.segmentation import Augment, CamVid, Cityscapes, SegmentationSource, camvid
-from loope.lab.experiments.datasets import Material
+from loope.lab.experiments.datasets import RunData
 from loope.lab.experiments.settings import Settings
 from loope.lab.experiments.spec import Model, Run
 from loope.lab.experiments.timm_models import create_timm, preparation
@@ -62,10 +62,10 @@ class Scenes(Dataset[tuple[Tensor, Tensor]]):
         return image, mask.byte()
 
 
-def segmentation(run: Run, settings: Settings) -> Material:
+def segmentation(run: Run, settings: Settings) -> RunData:
     """Batches of the three parts, and what they mean."""
     recipe = run.recipe
-    assert recipe is not None  # noqa: S101  (for the type checker: measurements have no material)
+    assert recipe is not None  # noqa: S101  (for the type checker: measurements have no data)
     one_of("augmentation of segmentation", recipe.augment, AUGMENTS)
     parts, labels = PARTS[run.data.name](run, settings)
     mean, std = _range(run)
@@ -77,7 +77,7 @@ def segmentation(run: Run, settings: Settings) -> Material:
         "seed": run.seed,
         "workers": 1 if settings.workers is None else settings.workers,
     }
-    return Material(
+    return RunData(
         train=SegmentationSource(parts["train"], train=True, augment=AUGMENTS[recipe.augment], **common),
         valid=SegmentationSource(parts["valid"], **common),
         test=SegmentationSource(parts["test"], **common),
@@ -142,9 +142,9 @@ def labels_of(run: Run) -> Labels:
 
 
 @torch.no_grad()
-def keep_examples(model: nn.Module, material: Material) -> dict[str, Tensor]:
+def keep_examples(model: nn.Module, data: RunData) -> dict[str, Tensor]:
     """A few test images, `(n, H, W, 3)` uint8, with truth and prediction, `(n, H, W)` uint8, for pictures."""
-    images, truths = next(iter(material.test.batches(0)))
+    images, truths = next(iter(data.test.batches(0)))
     images, truths = images[:EXAMPLES], truths[:EXAMPLES]
     given = model.eval()(images.to(next(model.parameters()).device)).argmax(1).cpu()
     least, most = images.amin((1, 2, 3), keepdim=True), images.amax((1, 2, 3), keepdim=True)

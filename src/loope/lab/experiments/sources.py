@@ -14,11 +14,11 @@ from loope.lab.data.images.collection import Images
 from loope.lab.data.images.source import ImageSource
 from loope.lab.data.three_cell import ThreeCellSource
 from loope.lab.engine.tasks import Bits, Classification
-from loope.lab.experiments.datasets import Material
+from loope.lab.experiments.datasets import RunData
 from loope.lab.experiments.segmentation import segmentation
 from loope.lab.experiments.settings import Settings
 from loope.lab.experiments.spec import Run
-from loope.lab.experiments.synthetic import fake_images
+from loope.lab.experiments.synthetic import synthetic_images
 from loope.lab.experiments.timm_models import preparation
 from loope.three_cell import ThreeCell
 from loope.three_cell.metric import ThreeCellScore
@@ -42,10 +42,10 @@ class Scaled:
             yield images * 2 - 1, targets
 
 
-def three_cell(run: Run, settings: Settings) -> Material:
+def three_cell(run: Run, settings: Settings) -> RunData:
     """The position probe: six bits an image. Samples and parts have a seed of their own, the same for every run."""
     recipe = run.recipe
-    assert recipe is not None  # noqa: S101  (for the type checker: measurements have no material)
+    assert recipe is not None  # noqa: S101  (for the type checker: measurements have no data)
 
     def part(split: str) -> Source:
         data = ThreeCell(**run.data.options, seed=0, split=split)
@@ -53,10 +53,10 @@ def three_cell(run: Run, settings: Settings) -> Material:
             ThreeCellSource(data, recipe.batch_size, train=split == "train", seed=run.seed, device=settings.device())
         )
 
-    return Material(part("train"), part("val"), part("test"), Bits(ThreeCellScore), outputs=6)
+    return RunData(part("train"), part("val"), part("test"), Bits(ThreeCellScore), outputs=6)
 
 
-def images(run: Run, settings: Settings) -> Material:
+def images(run: Run, settings: Settings) -> RunData:
     """Photographs with a class each."""
     found = load_images(run.data.name, settings.data, download=settings.download, classes=settings.classes)
     # The split is the same for every run: seeds differ in weights and training, not in what is tested.
@@ -69,21 +69,21 @@ def images(run: Run, settings: Settings) -> Material:
     return _photographs(run, settings, parts)
 
 
-def fake(run: Run, settings: Settings) -> Material:
+def synthetic(run: Run, settings: Settings) -> RunData:
     """Noise in place of photographs, for smoke tests."""
     return _photographs(
-        run, settings, fake_images(**_without(run.data.options, "image_size")).split("80-10-10", seed=0)
+        run, settings, synthetic_images(**_without(run.data.options, "image_size")).split("80-10-10", seed=0)
     )
 
 
-def masks(run: Run, settings: Settings) -> Material:
+def masks(run: Run, settings: Settings) -> RunData:
     """Scenes with a class for each pixel."""
     return segmentation(run, settings)
 
 
-def _photographs(run: Run, settings: Settings, parts: dict[str, Images]) -> Material:
+def _photographs(run: Run, settings: Settings, parts: dict[str, Images]) -> RunData:
     recipe = run.recipe
-    assert recipe is not None  # noqa: S101  (for the type checker: measurements have no material)
+    assert recipe is not None  # noqa: S101  (for the type checker: measurements have no data)
     loading: dict[str, Any] = {
         "batch_size": recipe.batch_size,
         "preparation": preparation(run.model.name, image_size(run)),
@@ -96,7 +96,7 @@ def _photographs(run: Run, settings: Settings, parts: dict[str, Images]) -> Mate
     )
     classes = len(parts["train"].classes)
     task = Classification(classes, recipe.label_smoothing)
-    return Material(
+    return RunData(
         train,
         ImageSource(parts["valid"], **loading),
         ImageSource(parts["test"], **loading),
@@ -127,25 +127,25 @@ def _without(options: Any, *names: str) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name not in names}
 
 
-MATERIALS: dict[str, Callable[[Run, Settings], Material]] = {
+LOADERS: dict[str, Callable[[Run, Settings], RunData]] = {
     "three_cell": three_cell,
     "pets": images,
     "cifar100": images,
     "imagenet": images,
     "imagenet100": images,
-    "fake": fake,
+    "fake": synthetic,
     "camvid": masks,
     "cityscapes": masks,
     "fake_segmentation": masks,
 }
 
 
-def material(run: Run, settings: Settings) -> Material:
-    """The material of a run, by the name of its data.
+def load_data(run: Run, settings: Settings) -> RunData:
+    """Load the data of a run, by its name.
 
     Raises:
         LoopeError: for an unknown name, or data that cannot be had.
     """
-    one_of("data set", run.data.name, MATERIALS)
+    one_of("data set", run.data.name, LOADERS)
     require(run.recipe is not None, f"Nothing is trained in {run.name}, so it needs no data.")
-    return MATERIALS[run.data.name](run, settings)
+    return LOADERS[run.data.name](run, settings)

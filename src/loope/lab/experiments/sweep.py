@@ -9,7 +9,7 @@ from pathlib import Path
 
 from loope.core.processes import world_size
 from loope.lab.executors import Executor
-from loope.lab.experiments.results import Standing, standings
+from loope.lab.experiments.results import Status, statuses
 from loope.lab.experiments.settings import Settings
 from loope.lab.experiments.spec import Run
 
@@ -21,17 +21,17 @@ class Outcome:
     """What became of a sweep.
 
     Attributes:
-        standings: how far each run is.
+        statuses: how far each run is.
         failures: why some failed, by the run's name.
         elsewhere: the names of runs that were left to another process, which was training them.
     """
 
-    standings: list[Standing]
+    statuses: list[Status]
     failures: dict[str, str]
     elsewhere: list[str]
 
 
-def carry_out(
+def run_sweep(
     runs: Sequence[Run],
     out: Path,
     executor: Executor,
@@ -55,7 +55,7 @@ def carry_out(
     out.mkdir(parents=True, exist_ok=True)
     # Processes that share each run must agree on which: one that comes late would see its peers "running".
     skipped = ("done",) if world_size() > 1 else ("done", "running")
-    waiting = [each.run for each in standings(runs, out) if each.state not in skipped]
+    waiting = [each.run for each in statuses(runs, out) if each.state not in skipped]
     futures: dict[Future[None], Run] = {}
     for run in waiting:
         futures[executor.submit(execute, run.to_json(), str(out.resolve()), settings)] = run
@@ -68,7 +68,7 @@ def carry_out(
         error = future.exception()
         if error is not None:
             failures[run.name] = str(error)
-    after = standings(runs, out)
+    after = statuses(runs, out)
     failures |= {each.run.name: each.error for each in after if each.error is not None}
     over = {each.run.name for each in after if each.state == "done"} | failures.keys()
     return Outcome(after, failures, [each.run.name for each in after if each.run.name not in over])

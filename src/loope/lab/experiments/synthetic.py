@@ -8,7 +8,7 @@ from loope.lab.data.images.collection import Images
 from loope.lab.data.images.readers import Memory
 
 
-def fake_images(size: int, classes: int, side: int = 48) -> Images:
+def synthetic_images(size: int, classes: int, side: int = 48) -> Images:
     """`size` pictures of noise in `classes` classes, the same each time."""
     count = side * side * 3
     pixels = torch.randint(0, 256, (size * count,), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))

@@ -56,7 +56,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Sheet:
+class ResultsTable:
     """A table ready to be written.
 
     Args:
@@ -75,56 +75,56 @@ class Sheet:
 LEGEND = "Ours: mean ± half of the 95 % interval over n seeds; below it the published number and our difference to it."
 
 
-def markdown(sheet: Sheet) -> str:
+def markdown(table: ResultsTable) -> str:
     """A section with a table."""
-    head = ["", *sheet.columns]
-    lines = [f"## {sheet.title}", "", _bar(head), _bar(["---"] * len(head))]
-    lines += [_bar([name, *(_markdown_cell(cell) for cell in cells)]) for name, cells in sheet.rows]
-    return "\n".join([*lines, "", LEGEND, *(f"\n{note}" for note in sheet.notes)]) + "\n"
+    head = ["", *table.columns]
+    lines = [f"## {table.title}", "", _bar(head), _bar(["---"] * len(head))]
+    lines += [_bar([name, *(_markdown_cell(cell) for cell in cells)]) for name, cells in table.rows]
+    return "\n".join([*lines, "", LEGEND, *(f"\n{note}" for note in table.notes)]) + "\n"
 
 
-def html(sheet: Sheet) -> str:
+def html(table: ResultsTable) -> str:
     """A section with a table, to be put into a page."""
-    head = "".join(f"<th>{escape(column)}</th>" for column in ("", *sheet.columns))
+    head = "".join(f"<th>{escape(column)}</th>" for column in ("", *table.columns))
     body = "".join(
-        f"<tr><td>{escape(name)}</td>{''.join(_html_cell(cell) for cell in cells)}</tr>" for name, cells in sheet.rows
+        f"<tr><td>{escape(name)}</td>{''.join(_html_cell(cell) for cell in cells)}</tr>" for name, cells in table.rows
     )
-    notes = "".join(f"<p>{escape(note)}</p>" for note in (LEGEND, *sheet.notes))
-    return f"<h2>{escape(sheet.title)}</h2><table><tr>{head}</tr>{body}</table>{notes}"
+    notes = "".join(f"<p>{escape(note)}</p>" for note in (LEGEND, *table.notes))
+    return f"<h2>{escape(table.title)}</h2><table><tr>{head}</tr>{body}</table>{notes}"
 
 
-def latex(sheet: Sheet) -> str:
+def latex(table: ResultsTable) -> str:
     """A `table` with booktabs; the package is needed."""
-    lines = [r"\begin{table}", r"\centering", rf"\begin{{tabular}}{{l{'c' * len(sheet.columns)}}}", r"\toprule"]
-    lines.append(" & ".join(["", *map(_tex, sheet.columns)]) + r" \\")
+    lines = [r"\begin{table}", r"\centering", rf"\begin{{tabular}}{{l{'c' * len(table.columns)}}}", r"\toprule"]
+    lines.append(" & ".join(["", *map(_tex, table.columns)]) + r" \\")
     lines.append(r"\midrule")
-    lines += [" & ".join([_tex(name), *(_latex_cell(cell) for cell in cells)]) + r" \\" for name, cells in sheet.rows]
-    caption = " ".join((sheet.title + ".", LEGEND, *sheet.notes))
+    lines += [" & ".join([_tex(name), *(_latex_cell(cell) for cell in cells)]) + r" \\" for name, cells in table.rows]
+    caption = " ".join((table.title + ".", LEGEND, *table.notes))
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", rf"\caption{{{_tex(caption)}}}", r"\end{table}"]) + "\n"
 
 
-def long_csv(sheet: Sheet) -> str:
+def long_csv(table: ResultsTable) -> str:
     """A line for each cell: row, column, mean, half, n, published, difference."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(["row", "column", "mean", "half_95", "n", "published", "difference"])
-    for name, cells in sheet.rows:
-        for column, cell in zip(sheet.columns, cells, strict=True):
+    for name, cells in table.rows:
+        for column, cell in zip(table.columns, cells, strict=True):
             numbers = (cell.ours, cell.half, cell.n, cell.published, cell.difference)
             writer.writerow([name, column, *(_csv_number(number) for number in numbers)])
     return file.getvalue()
 
 
-def as_json(sheet: Sheet) -> str:
+def as_json(table: ResultsTable) -> str:
     """Title, notes and a list of rows with their cells by column; null where there is no number."""
     rows = [
-        {"row": name, "cells": {column: _numbers(cell) for column, cell in zip(sheet.columns, cells, strict=True)}}
-        for name, cells in sheet.rows
+        {"row": name, "cells": {column: _numbers(cell) for column, cell in zip(table.columns, cells, strict=True)}}
+        for name, cells in table.rows
     ]
-    return json.dumps({"title": sheet.title, "notes": list(sheet.notes), "rows": rows}, indent=2) + "\n"
+    return json.dumps({"title": table.title, "notes": list(table.notes), "rows": rows}, indent=2) + "\n"
 
 
-FORMATS: dict[str, Callable[[Sheet], str]] = {
+FORMATS: dict[str, Callable[[ResultsTable], str]] = {
     "md": markdown,
     "html": html,
     "latex": latex,
@@ -133,14 +133,14 @@ FORMATS: dict[str, Callable[[Sheet], str]] = {
 }
 
 
-def render(sheet: Sheet, file_format: str) -> str:
-    """The sheet in one of `FORMATS`.
+def render(table: ResultsTable, file_format: str) -> str:
+    """The table in one of `FORMATS`.
 
     Raises:
         LoopeError: for another.
     """
     one_of("format", file_format, FORMATS)
-    return FORMATS[file_format](sheet)
+    return FORMATS[file_format](table)
 
 
 def _numbers(cell: Cell) -> dict[str, float | None]:

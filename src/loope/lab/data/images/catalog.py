@@ -16,7 +16,7 @@ from loope.lab.data.images.collection import Images
 from loope.lab.data.images.layouts import read_class_list, read_folders, read_pets
 
 
-class Entry(NamedTuple):
+class DatasetInfo(NamedTuple):
     """A data set: for people who look for it, and for the code that reads it."""
 
     title: str
@@ -127,7 +127,7 @@ def _of_100_classes(images: Images) -> Images:
 
 
 CATALOG = {
-    "pets": Entry(
+    "pets": DatasetInfo(
         "Oxford-IIIT Pet (37 classes, 7,349 labelled images)",
         "0.8 GB (images.tar.gz and annotations.tar.gz)",
         "https://www.robots.ox.ac.uk/~vgg/data/pets",
@@ -135,7 +135,7 @@ CATALOG = {
         _find_pets,
         _download_pets,
     ),
-    "cifar100": Entry(
+    "cifar100": DatasetInfo(
         "CIFAR-100 (100 classes, 60,000 images of 32x32)",
         "169 MB (cifar-100-python.tar.gz)",
         "https://www.cs.toronto.edu/~kriz/cifar.html",
@@ -144,7 +144,7 @@ CATALOG = {
         _find_cifar100,
         _download_cifar100,
     ),
-    "imagenet": Entry(
+    "imagenet": DatasetInfo(
         "ImageNet-1k (ILSVRC 2012: 1,000 classes, 1,331,167 labelled images)",
         "155 GB (ILSVRC2012_img_train.tar, ILSVRC2012_img_val.tar, ILSVRC2012_devkit_t12.tar.gz)",
         "https://image-net.org/download (after a registration)",
@@ -152,7 +152,7 @@ CATALOG = {
         "{root}/imagenet, torchvision.datasets.ImageNet('{root}/imagenet', split='train') and split='val' unpack them",
         _find_imagenet,
     ),
-    "imagenet100": Entry(
+    "imagenet100": DatasetInfo(
         "ImageNet-100 (100 classes of ImageNet-1k, about 130,000 images)",
         "100 classes (about 15 GB) of ImageNet-1k (155 GB)",
         "https://image-net.org/download (after a registration)",

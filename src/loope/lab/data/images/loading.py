@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,17 +14,10 @@ from loope.core.errors import LoopeError
 from loope.lab.data.images.augment import Steps, mix, seeded
 from loope.lab.data.images.collection import Images
 from loope.lab.data.images.readers import BadImageError
+from loope.lab.data.loader import BatchRequest
 
 
-class Job(NamedTuple):
-    """What to make: all that a batch follows from, besides the seed."""
-
-    epoch: int
-    step: int
-    indices: Sequence[int]
-
-
-class Made(NamedTuple):
+class ImageBatch(NamedTuple):
     """A batch, the images that could not be read (path and reason), and what made it impossible, if anything."""
 
     images: Tensor
@@ -36,8 +27,8 @@ class Made(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Maker(Dataset[Made]):
-    """Makes batches; `maker[job]`, as torch's loaders ask their data sets.
+class ImageBatches(Dataset[ImageBatch]):
+    """Makes batches; `batches[request]`, as torch's loaders ask their data sets.
 
     A bad image is replaced in training by the next good one of the data set, mostly of the same class; in evaluation it
     is left out, so that no other counts twice. Both follow from the files alone.
@@ -52,29 +43,29 @@ class Maker(Dataset[Made]):
     cutmix: float
     skip_bad_images: bool
 
-    def __getitem__(self, job: Job) -> Made:
+    def __getitem__(self, request: BatchRequest) -> ImageBatch:
         try:
-            return self._make(job)
+            return self._make(request)
         except LoopeError as error:  # raised again by the source: through torch's loader it would arrive as a traceback
-            return Made(torch.empty(0), torch.empty(0), {}, str(error))
+            return ImageBatch(torch.empty(0), torch.empty(0), {}, str(error))
 
-    def _make(self, job: Job) -> Made:
+    def _make(self, request: BatchRequest) -> ImageBatch:
         bad: dict[str, str] = {}
         pictures, labels = [], []
-        for index in job.indices:
+        for index in request.indices:
             found = self._read(index, bad)
             if found is not None:
                 picture, label = found
                 # By the sample's own place: a stand-in for a bad image is not changed as it is in its own right.
-                with seeded("augment", self.seed, job.epoch, index):
+                with seeded("augment", self.seed, request.epoch, index):
                     pictures.append(self.steps.rest(self.steps.fixed(picture)))
                 labels.append(label)
         images = torch.stack(pictures) if pictures else torch.empty(0, 3, *self.shape)
         targets = torch.tensor(labels, dtype=torch.int64)
         if self.mixup or self.cutmix:
-            with seeded("mix", self.seed, job.epoch, job.step):
+            with seeded("mix", self.seed, request.epoch, request.step):
                 images, targets = mix(images, targets, len(self.images.classes), self.mixup, self.cutmix)
-        return Made(images, targets, bad)
+        return ImageBatch(images, targets, bad)
 
     def _read(self, index: int, bad: dict[str, str]) -> tuple[Image, int] | None:
         """The image, or what stands in for it, and its label; None to leave it out. Notes what is bad."""
@@ -89,8 +80,3 @@ class Maker(Dataset[Made]):
                 if not self.train:
                     return None
         raise LoopeError(f"None of the {len(self.images)} images can be read, {next(iter(bad))} for one.")
-
-
-def ignore_interrupts(worker: int) -> None:
-    """For a worker process: Ctrl-C is the trainer's to answer, which may want batches until its step is complete."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -6,17 +6,15 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 
-import torch
-from torch.utils.data import DataLoader
-
 from loope.core.errors import LoopeError, require
 from loope.core.grid import as_grid, as_size
 from loope.lab.data.batches import Batch, Source
 from loope.lab.data.images.augment import Preparation, unchanged
 from loope.lab.data.images.collection import Images
-from loope.lab.data.images.loading import Job, Maker, ignore_interrupts
+from loope.lab.data.images.loading import ImageBatches
 from loope.lab.data.images.readers import in_memory
-from loope.lab.data.sampler import Plan
+from loope.lab.data.loader import BatchRequest, load_batches
+from loope.lab.data.sampler import BatchSampler
 
 
 class ImageSource(Source):
@@ -63,9 +61,9 @@ class ImageSource(Source):
         skip_bad_images: bool = False,
     ):
         preparation = preparation or Preparation()
-        self._plan = Plan(len(images), batch_size, train=train, seed=seed, group=2 if mixup or cutmix else 1)
-        self.samples = self._plan.samples
-        self.steps = self._plan.steps
+        self._sampler = BatchSampler(len(images), batch_size, train=train, seed=seed, group=2 if mixup or cutmix else 1)
+        self.samples = self._sampler.samples
+        self.steps = self._sampler.steps
         self.workers = _half_the_cores() if workers is None else as_size(workers, "workers", least=0)
         self.bad: dict[str, str] = {}
         require(
@@ -79,7 +77,7 @@ class ImageSource(Source):
         if cache:
             images = replace(images, reader=in_memory(images.reader, steps.fixed))
             steps = steps._replace(fixed=unchanged)
-        self._maker = Maker(
+        self._batches = ImageBatches(
             images,
             steps,
             shape=as_grid(preparation.size, "size"),
@@ -106,18 +104,9 @@ class ImageSource(Source):
             LoopeError: if an image cannot be read, there is no such epoch, step or share, or a training batch cannot
                 be shared evenly (in pairs if mixed).
         """
-        slices = self._plan.batches(epoch, start, share)
-        jobs = (Job(epoch, step, indices.tolist()) for step, indices in enumerate(slices, start))
-        loader = DataLoader(
-            self._maker,
-            batch_size=None,  # the maker makes whole batches
-            sampler=jobs,
-            num_workers=self.workers,
-            generator=torch.Generator(),  # else the loader would draw from torch's own
-            worker_init_fn=ignore_interrupts,
-            pin_memory=torch.cuda.is_available(),
-        )
-        for made in loader:
+        slices = self._sampler.batches(epoch, start, share)
+        requests = (BatchRequest(epoch, step, indices.tolist()) for step, indices in enumerate(slices, start))
+        for made in load_batches(self._batches, requests, self.workers):
             if made.error is not None:
                 raise LoopeError(made.error)
             self.bad.update(made.bad)

@@ -9,13 +9,14 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset
+from torch.utils.data import ConcatDataset, Dataset, Subset
 
 from loope.core.errors import LoopeError, require
 from loope.core.grid import Grid, GridLike, as_grid, as_size
 from loope.lab.data import fingerprint
 from loope.lab.data.batches import Batch, Source
-from loope.lab.data.sampler import Plan
+from loope.lab.data.loader import BatchRequest, load_batches
+from loope.lab.data.sampler import BatchSampler
 from loope.lab.data.segmentation.augment import Augment, Transform
 from loope.lab.data.segmentation.pairs import Pairs
 
@@ -58,16 +59,16 @@ class SegmentationSource(Source):
         workers: int = 0,
     ):
         require(train or augment is None, "Only training images are augmented; use train=True, or leave out `augment`.")
-        self._plan = Plan(len(data), batch_size, train=train, seed=seed)  # type: ignore[arg-type]
-        self.samples = self._plan.samples
-        self.steps = self._plan.steps
+        self._sampler = BatchSampler(len(data), batch_size, train=train, seed=seed)  # type: ignore[arg-type]
+        self.samples = self._sampler.samples
+        self.steps = self._sampler.steps
         self.workers = as_size(workers, "workers", least=0)
         pixels = as_grid(size, "size")
-        self._maker = Maker(data, Transform(pixels, mean, std, augment), pixels, seed)
+        self._batches = SegmentationBatches(data, Transform(pixels, mean, std, augment), pixels, seed)
 
     def fingerprint(self) -> dict[str, str]:
         """What the files of images and masks are; nothing for data that are not in files."""
-        files = files_of(self._maker.data)
+        files = files_of(self._batches.data)
         if not files:
             return {}
         folder = os.path.commonpath([path.parent for path in files])
@@ -79,16 +80,9 @@ class SegmentationSource(Source):
         Raises:
             LoopeError: if a file is damaged, an image and its mask differ in size, or a mask has an unknown value.
         """
-        jobs = [Job(epoch, indices.tolist()) for indices in self._plan.batches(epoch, start, share)]
-        loader: DataLoader[Made] = DataLoader(
-            self._maker,
-            batch_size=None,  # the maker makes whole batches
-            sampler=jobs,
-            num_workers=self.workers,
-            generator=torch.Generator(),  # else the loader would draw from torch's own
-            pin_memory=torch.cuda.is_available(),
-        )
-        for made in loader:
+        slices = self._sampler.batches(epoch, start, share)
+        requests = (BatchRequest(epoch, step, indices.tolist()) for step, indices in enumerate(slices, start))
+        for made in load_batches(self._batches, requests, self.workers):
             if made.error is not None:
                 raise LoopeError(made.error)
             yield made.images, made.masks
@@ -110,14 +104,7 @@ def _pairs(data: Dataset[tuple[Tensor, Tensor]]) -> list[tuple[Path, Path]]:
     return []
 
 
-class Job(NamedTuple):
-    """What to make: all that a batch follows from, besides the seed."""
-
-    epoch: int
-    indices: Sequence[int]
-
-
-class Made(NamedTuple):
+class SegmentationBatch(NamedTuple):
     """A batch, or what made it impossible: raised in a worker, it would arrive as a traceback."""
 
     images: Tensor
@@ -125,7 +112,7 @@ class Made(NamedTuple):
     error: str | None = None
 
 
-class Maker(Dataset[Made]):
+class SegmentationBatches(Dataset[SegmentationBatch]):
     """Makes whole batches, here or in a worker process; it remembers nothing."""
 
     def __init__(self, data: Dataset[tuple[Tensor, Tensor]], transform: Transform, size: Grid, seed: int):
@@ -134,12 +121,12 @@ class Maker(Dataset[Made]):
         self.size = size
         self.seed = seed
 
-    def __getitem__(self, job: Job) -> Made:
+    def __getitem__(self, request: BatchRequest) -> SegmentationBatch:
         try:
-            made = [self.transform(*self.data[index], self.seed, job.epoch, index) for index in job.indices]
+            made = [self.transform(*self.data[index], self.seed, request.epoch, index) for index in request.indices]
         except LoopeError as error:
-            return Made(torch.empty(0), torch.empty(0), str(error))
+            return SegmentationBatch(torch.empty(0), torch.empty(0), str(error))
         if not made:
-            return Made(torch.empty(0, 3, *self.size), torch.empty(0, *self.size, dtype=torch.int64))
+            return SegmentationBatch(torch.empty(0, 3, *self.size), torch.empty(0, *self.size, dtype=torch.int64))
         images, masks = zip(*made, strict=True)
-        return Made(torch.stack(images), torch.stack(masks))
+        return SegmentationBatch(torch.stack(images), torch.stack(masks))
