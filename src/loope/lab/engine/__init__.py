@@ -1,6 +1,6 @@
-"""Training and evaluation, on one process or many; a run that is killed goes on to the same result.
+"""Train and evaluate on one process or many. A killed run resumes to the same result.
 
-The names are loaded when first used: a recipe can be written down without torch.
+Names are loaded on first use, so that recipes can be created without importing torch.
 
 Example:
     >>> from loope.lab.engine import Recipe

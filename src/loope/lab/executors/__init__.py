@@ -1,4 +1,4 @@
-"""Many runs at once: on this machine, on Ray, on a SLURM cluster, behind one `submit`."""
+"""Run many jobs at once on this machine, on Ray or on a SLURM cluster, through one `submit`."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _EXECUTORS.register("slurm")(SlurmExecutor)
 
 
 def create_executor(on: str = "local", jobs: int | None = None, **options: Any) -> Executor:
-    """An executor by name, to be used as a context.
+    """Create an executor by name; use it as a context manager.
 
     Args:
         on: "local", "here" (in this process), "ray", "ray://host:port" or "slurm".
-        jobs: calls at a time; each executor has its own default.
-        options: of `LocalExecutor`, `SerialExecutor`, `RayExecutor` or `SlurmExecutor`.
+        jobs: concurrent calls; each executor has its own default.
+        options: options of `LocalExecutor`, `SerialExecutor`, `RayExecutor` or `SlurmExecutor`.
 
     Examples:
         >>> import os, tempfile
@@ -38,7 +38,7 @@ def create_executor(on: str = "local", jobs: int | None = None, **options: Any) 
         ['a', 'b']
 
     Raises:
-        LoopeError: for an unknown name or option, or if what it needs is not installed.
+        LoopeError: for an unknown name or option, or if a package is missing.
     """
     name, address = ("ray", on) if on.startswith("ray://") else (on, None)
     executor: Executor = _EXECUTORS.create(name, {"jobs": jobs, "address": address}, options)
