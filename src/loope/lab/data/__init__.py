@@ -1,4 +1,4 @@
-"""Image data sets and the batches that training takes from them."""
+"""Image data sets and training batches."""
 
 from loope.core.packages import require_packages
 

@@ -1,4 +1,4 @@
-"""Data sets by name: what they are, how large, where they lie, and how to get them."""
+"""Data sets by name: description, size, folder layout and download."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from loope.lab.data.images.layouts import read_class_list, read_folders, read_pe
 
 
 class DatasetInfo(NamedTuple):
-    """A data set: for people who look for it, and for the code that reads it."""
+    """Description of a data set, and how to find and download it."""
 
     title: str
-    size: str  # of what is downloaded
+    size: str  # download size
     origin: str
-    layout: str  # below the folder of data sets, {root}
-    find: Callable[[Path], Images | None]  # None: it is not there
+    layout: str  # expected files below the data folder {root}
+    find: Callable[[Path], Images | None]  # returns None if it is missing
     download: Callable[[Path], None] | None = None
 
 
 def load_images(
     name: str, root: str | Path | None = None, *, download: bool = False, classes: str | Path | None = None
 ) -> Images:
-    """The labelled images of a data set; none is decoded yet.
+    """Load the labelled images of a data set, without decoding them.
 
     Args:
         name: "pets", "cifar100", "imagenet" or "imagenet100".
-        root: the folder with the data sets; by default the one that `LOOPE_DATA` names.
-        download: get it if it is not there; for "pets" and "cifar100".
-        classes: for "imagenet100", to take it out of ImageNet-1k: a text file with 100 ids, one on each line.
+        root: folder of the data sets; `LOOPE_DATA` by default.
+        download: download it if it is missing ("pets" and "cifar100" only).
+        classes: for "imagenet100" as a subset of ImageNet-1k: a text file with 100 ids, one per line.
 
     Raises:
-        LoopeError: if the data set is unknown, not there, or not whole.
+        LoopeError: if the data set is unknown, missing or incomplete.
     """
     one_of("data set", name, CATALOG)
     entry = CATALOG[name]
@@ -62,7 +62,7 @@ def load_images(
 
 
 def how_to_get(name: str, root: Path = Path("DATA")) -> str:
-    """What to download, how large it is, and where to put it.
+    """Explain what to download, its size, and where to put it.
 
     Examples:
         >>> how_to_get("pets")[:71]
@@ -100,7 +100,7 @@ def _find_cifar100(root: Path) -> Images | None:
 
 
 def _download_cifar100(root: Path) -> None:
-    # CIFAR100(download=True) would unpickle what came; here it is only unpacked, once its checksum is right.
+    # CIFAR100(download=True) would also unpickle the files; this only verifies and unpacks the archive.
     download_and_extract_archive(CIFAR100.url, root, filename=CIFAR100.filename, md5=CIFAR100.tgz_md5)
 
 

@@ -1,4 +1,4 @@
-"""Whole batches, made in a worker process: read, transformed, mixed. A worker remembers nothing."""
+"""Make whole batches in worker processes: read, transform and mix images. Workers keep no state."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from loope.lab.data.loader import BatchRequest
 
 
 class ImageBatch(NamedTuple):
-    """A batch, the images that could not be read (path and reason), and what made it impossible, if anything."""
+    """A batch, the unreadable images (path and reason), and the error if it could not be made."""
 
     images: Tensor
     targets: Tensor
@@ -28,10 +28,10 @@ class ImageBatch(NamedTuple):
 
 @dataclass(frozen=True)
 class ImageBatches(Dataset[ImageBatch]):
-    """Makes batches; `batches[request]`, as torch's loaders ask their data sets.
+    """Make the batch of a request: `batches[request]`.
 
-    A bad image is replaced in training by the next good one of the data set, mostly of the same class; in evaluation it
-    is left out, so that no other counts twice. Both follow from the files alone.
+    In training, an unreadable image is replaced by the next readable one, usually of the same class. In evaluation it
+    is skipped, so that no image counts twice.
     """
 
     images: Images
@@ -46,7 +46,7 @@ class ImageBatches(Dataset[ImageBatch]):
     def __getitem__(self, request: BatchRequest) -> ImageBatch:
         try:
             return self._make(request)
-        except LoopeError as error:  # raised again by the source: through torch's loader it would arrive as a traceback
+        except LoopeError as error:  # raised by the source: torch's loader would turn it into a traceback
             return ImageBatch(torch.empty(0), torch.empty(0), {}, str(error))
 
     def _make(self, request: BatchRequest) -> ImageBatch:
@@ -56,7 +56,7 @@ class ImageBatches(Dataset[ImageBatch]):
             found = self._read(index, bad)
             if found is not None:
                 picture, label = found
-                # By the sample's own place: a stand-in for a bad image is not changed as it is in its own right.
+                # Seeded by the original index, so that a replacement is augmented differently than its own sample.
                 with seeded("augment", self.seed, request.epoch, index):
                     pictures.append(self.steps.rest(self.steps.fixed(picture)))
                 labels.append(label)
@@ -68,7 +68,7 @@ class ImageBatches(Dataset[ImageBatch]):
         return ImageBatch(images, targets, bad)
 
     def _read(self, index: int, bad: dict[str, str]) -> tuple[Image, int] | None:
-        """The image, or what stands in for it, and its label; None to leave it out. Notes what is bad."""
+        """Return the image or its replacement, with the label; None to skip it. Records unreadable images in `bad`."""
         for step in range(len(self.images)):
             place = (index + step) % len(self.images)
             try:

@@ -1,4 +1,4 @@
-"""Images as a source of batches for training: decoded ahead in worker processes, the same however many there are."""
+"""Training batches of images, decoded by worker processes."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from loope.lab.data.sampler import BatchSampler
 class ImageSource(Source):
     """Batches of images.
 
-    A batch follows from the seed, the epoch and the step. How many workers or processes make it, whether images are
-    cached, and what was made before, changes nothing.
+    A batch depends only on the seed, the epoch and the step, not on the number of workers or processes, on caching, or
+    on earlier batches.
 
     Args:
-        images: a data set or a part of one, from `load_images`.
-        batch_size: of all processes together.
-        preparation: what the model expects.
-        train: shuffle in each epoch, drop the last incomplete batch, and augment.
-        seed: what order, augmentation and mixing follow from.
-        augment: how training images are changed, one of `loope.lab.data.images.augment.AUGMENTS`.
-        mixup: alpha of timm's mixup; 0 for none.
-        cutmix: alpha of timm's cutmix; 0 for none.
-        workers: processes that decode ahead; 0 decodes when a batch is asked for; None for half the cores, at most 8.
-        cache: decode all images once, now, and keep in memory what is the same in every epoch; for small data sets.
-        skip_bad_images: go on without images that cannot be read, and count them, instead of raising an error.
+        images: a data set or a split of one, from `load_images`.
+        batch_size: global batch size over all processes.
+        preparation: preprocessing that the model expects.
+        train: shuffle every epoch, drop the last incomplete batch, and augment.
+        seed: seed of order, augmentation and mixing.
+        augment: augmentation of training images, one of `loope.lab.data.images.augment.AUGMENTS`.
+        mixup: alpha of timm's mixup; 0 to disable.
+        cutmix: alpha of timm's cutmix; 0 to disable.
+        workers: worker processes; 0 decodes in this process; None for half the cores, at most 8.
+        cache: decode all images once and keep them in memory; for small data sets.
+        skip_bad_images: skip and count unreadable images instead of raising an error.
 
     Attributes:
-        samples: images an epoch.
-        steps: global batches an epoch.
-        bad: images that could not be read so far, with the reasons, by path.
+        samples: images per epoch.
+        steps: global batches per epoch.
+        bad: reasons of unreadable images so far, by path.
 
     Raises:
-        LoopeError: if there is not one batch, or an argument is none; from `batches`, if an image cannot be read.
+        LoopeError: if there is not a single batch, or an argument is invalid; from `batches`, for an unreadable image.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class ImageSource(Source):
         )
         require(min(mixup, cutmix) >= 0, f"`mixup` and `cutmix` must be 0 or more, got {mixup} and {cutmix}.")
         steps = preparation.steps(augment)
-        self._images = images  # as they were given: a cache changes nothing
+        self._images = images  # the fingerprint does not depend on caching
         if cache:
             images = replace(images, reader=in_memory(images.reader, steps.fixed))
             steps = steps._replace(fixed=unchanged)
@@ -90,19 +90,19 @@ class ImageSource(Source):
 
     @property
     def bad_images(self) -> int:
-        """How many images could not be read so far."""
+        """Number of unreadable images so far."""
         return len(self.bad)
 
     def fingerprint(self) -> dict[str, str]:
-        """What the images are, by name, label and content."""
+        """Return the fingerprint of names, labels and contents."""
         return self._images.fingerprint()
 
     def batches(self, epoch: int, start: int = 0, share: tuple[int, int] = (0, 1)) -> Iterator[Batch]:
-        """`(b, 3, H, W)` float32 images and their classes: `(b,)` int64, or `(b, classes)` float32 when mixed.
+        """Yield `(b, 3, H, W)` float32 images and classes: `(b,)` int64, or `(b, classes)` float32 when mixed.
 
         Raises:
-            LoopeError: if an image cannot be read, there is no such epoch, step or share, or a training batch cannot
-                be shared evenly (in pairs if mixed).
+            LoopeError: if an image is unreadable, epoch, step or share is invalid, or a training batch cannot be shared
+                evenly (in pairs if mixed).
         """
         slices = self._sampler.batches(epoch, start, share)
         requests = (BatchRequest(epoch, step, indices.tolist()) for step, indices in enumerate(slices, start))

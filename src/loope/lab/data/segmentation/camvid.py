@@ -29,10 +29,10 @@ class CamVid(Pairs):
 
     Args:
         split: "train", "val" or "test".
-        root: the folder with the data sets; by default the one that `LOOPE_DATA` names.
+        root: folder of the data sets; `LOOPE_DATA` by default.
 
     Raises:
-        LoopeError: if it is not there; the message says how to get it.
+        LoopeError: if it is missing; the message says how to get it.
     """
 
     def __init__(self, split: str = "train", root: str | Path | None = None):

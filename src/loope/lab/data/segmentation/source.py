@@ -1,4 +1,4 @@
-"""Segmentation data as a source of batches for training; see `loope.lab.data.batches.Source`."""
+"""Training batches of segmentation data; see `loope.lab.data.batches.Source`."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ HALF = (0.5, 0.5, 0.5)
 
 
 class SegmentationSource(Source):
-    """Batches of images and masks. A batch follows from the seed, the epoch and the step, however many make it.
+    """Batches of images and masks, which depend only on the seed, the epoch and the step.
 
     Args:
-        data: images `(3, H, W)` uint8 with masks `(H, W)` uint8: `CamVid`, `Cityscapes`, or a part of one.
-        batch_size: of all processes together.
-        size: (height, width) of what the model gets.
-        mean: of each channel, in 0..1, as the model's backbone was trained.
-        std: of each channel.
-        train: shuffle in each epoch, and drop the last incomplete batch.
-        augment: how training images are changed; None to fit them to `size` only.
-        seed: what order and augmentation follow from.
-        workers: processes that read ahead; 0 reads when a batch is asked for.
+        data: images `(3, H, W)` uint8 with masks `(H, W)` uint8: `CamVid`, `Cityscapes`, or a subset of one.
+        batch_size: global batch size over all processes.
+        size: (height, width) of the model's input.
+        mean: per-channel mean that the backbone expects, in 0..1.
+        std: per-channel standard deviation.
+        train: shuffle every epoch and drop the last incomplete batch.
+        augment: augmentation of training images; None to only resize.
+        seed: seed of order and augmentation.
+        workers: worker processes; 0 reads in this process.
 
     Attributes:
-        samples: images an epoch.
-        steps: global batches an epoch.
+        samples: images per epoch.
+        steps: global batches per epoch.
 
     Raises:
-        LoopeError: if there is not one batch, or an argument is none; from `batches`, if a file is bad.
+        LoopeError: if there is not a single batch, or an argument is invalid; from `batches`, if a file is damaged.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class SegmentationSource(Source):
         self._batches = SegmentationBatches(data, Transform(pixels, mean, std, augment), pixels, seed)
 
     def fingerprint(self) -> dict[str, str]:
-        """What the files of images and masks are; nothing for data that are not in files."""
+        """Return the fingerprint of image and mask files; empty for synthetic data."""
         files = files_of(self._batches.data)
         if not files:
             return {}
@@ -75,7 +75,7 @@ class SegmentationSource(Source):
         return fingerprint.of_files(Path(folder), [os.path.relpath(path, folder) for path in files])
 
     def batches(self, epoch: int, start: int = 0, share: tuple[int, int] = (0, 1)) -> Iterator[Batch]:
-        """`(b, 3, H, W)` float32 images and `(b, H, W)` int64 classes, 255 for void.
+        """Yield `(b, 3, H, W)` float32 images and `(b, H, W)` int64 classes, 255 for void.
 
         Raises:
             LoopeError: if a file is damaged, an image and its mask differ in size, or a mask has an unknown value.
@@ -89,7 +89,7 @@ class SegmentationSource(Source):
 
 
 def files_of(data: Dataset[tuple[Tensor, Tensor]]) -> list[Path]:
-    """The files of images and masks, sample by sample; none for data that are made up."""
+    """Return the image and mask files, sample by sample; empty for synthetic data."""
     return [path for pair in _pairs(data) for path in pair]
 
 
@@ -105,7 +105,7 @@ def _pairs(data: Dataset[tuple[Tensor, Tensor]]) -> list[tuple[Path, Path]]:
 
 
 class SegmentationBatch(NamedTuple):
-    """A batch, or what made it impossible: raised in a worker, it would arrive as a traceback."""
+    """A batch, or the error if it could not be made; the source raises it."""
 
     images: Tensor
     masks: Tensor
@@ -113,7 +113,7 @@ class SegmentationBatch(NamedTuple):
 
 
 class SegmentationBatches(Dataset[SegmentationBatch]):
-    """Makes whole batches, here or in a worker process; it remembers nothing."""
+    """Make the batch of a request, in this process or a worker; keeps no state."""
 
     def __init__(self, data: Dataset[tuple[Tensor, Tensor]], transform: Transform, size: Grid, seed: int):
         self.data = data
