@@ -1,4 +1,4 @@
-"""From the names of a run to the model that is trained."""
+"""Build the model of a run."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from loope.surgery.attach import attach
 
 
 def build_model(run: Run, classes: int | Labels) -> nn.Module:
-    """The model of a run with its encoder attached, from the run's seed.
+    """Build the model of a run with its encoder attached, seeded by the run.
 
     Args:
-        run: what to build.
-        classes: outputs of the model's head; for segmentation its classes by name.
+        run: specification of the run.
+        classes: number of outputs; for segmentation the classes.
 
     Raises:
-        LoopeError: if model, weights or encoder cannot be had.
+        LoopeError: if model, weights or encoder are not available.
     """
     torch.manual_seed(run.seed)
     size = run.data.options.get("image_size")

@@ -1,4 +1,4 @@
-"""What a run learns from."""
+"""The data of a run."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from loope.segmentation.labels import Labels
 
 
 class RunData(NamedTuple):
-    """A source for each part, the task, how many outputs the model has, and for segmentation the classes.
+    """A source for each split, the task, the number of model outputs, and for segmentation the classes.
 
-    `digests` tells which images are in each part, where that depends on what is on the disk.
+    `digests` identifies the images of each split, where these depend on files.
     """
 
     train: Source

@@ -1,4 +1,4 @@
-"""The demo's report: one page with the table, the learning curves and the order that LOOPE learned."""
+"""The demo's report: a page with scores, learning curves and the order that LOOPE learned."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HEAD = ["encoder", "dist.", "orient.", "area", "v. sum", "average", "M_U", "M_D"
 
 
 def rows(results: dict[str, dict[str, Any]]) -> list[list[str]]:
-    """A row for each encoder, the best first."""
+    """Return a table row for each encoder, the best first."""
     made = []
     for name, result in sorted(results.items(), key=lambda item: -float(item[1]["metrics"]["average"])):
         metrics = result["metrics"]
@@ -33,7 +33,7 @@ def _speed(result: dict[str, Any]) -> str:
 
 
 def write_report(runs: list[Run], results: dict[str, dict[str, Any]], out: Path, smoke: bool) -> Path:
-    """The page; it opens offline."""
+    """Write the report as a self-contained page."""
     found = {run.encoder.name: Results.in_folder(out / "runs").tensors(run) for run in runs}
     kept = {name: tensors for name, tensors in found.items() if tensors is not None}
     page = html.page(

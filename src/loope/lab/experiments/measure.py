@@ -1,4 +1,4 @@
-"""What is measured of an encoder, trained or not: PESI, and whether LOOPE's offsets are alive."""
+"""Measure encoders, trained or not: PESI, and statistics of LOOPE's offsets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from loope.pesi_metric.summary import summarize
 
 
 def measure_untrained(run: Run) -> tuple[dict[str, float], Tensor, Tensor]:
-    """PESI of an encoder as it is made; of a learned table, that of the pretrained model.
+    """Compute PESI of an untrained encoder; for a learned table, of the pretrained model's.
 
     Returns:
         Scores by name, the `(N, N)` similarity, and the grid's (height, width) as a tensor.
@@ -39,15 +39,14 @@ def measure_untrained(run: Run) -> tuple[dict[str, float], Tensor, Tensor]:
 
 
 def measure_trained(model: nn.Module, images: Tensor) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """PESI of each encoder in a model, on images where it reads them, and the state of LOOPE's generator.
+    """Compute PESI of a model's encoder, and statistics of LOOPE's offsets.
 
     Args:
-        model: with something attached, or nothing: then there is nothing to measure.
-        images: `(B, C, H, W)` as the model sees them.
+        model: with or without an attached encoder; without one nothing is measured.
+        images: `(B, C, H, W)` model inputs, for encoders that read images.
 
     Returns:
-        Scores by name, "pesi_" before them, of the first encoder that tells places apart; and tensors: the similarity,
-        and LOOPE's offsets X_C, `(B, N)`.
+        Scores by name with the prefix "pesi_", and tensors: the similarity, and LOOPE's offsets X_C, `(B, N)`.
     """
     attached = getattr(model, "loope", None)
     encoders = [each for each in attached.modules() if isinstance(each, PositionalEncoder)] if attached else []
@@ -68,7 +67,7 @@ def measure_trained(model: nn.Module, images: Tensor) -> tuple[dict[str, Any], d
 
 
 def _offsets(encoder: Any, images: Tensor) -> tuple[dict[str, float], Tensor]:
-    """How far X_C moves patches, and whether images differ in it: a dead generator gives all the same."""
+    """Measure the size of X_C and its variation over images: a dead generator gives the same for all."""
     with torch.no_grad():
         offsets = encoder.eval().offsets(images if encoder.generator.reads_image else None)
     index = encoder.constant("_index", encoder.grid)

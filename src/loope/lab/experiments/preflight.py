@@ -1,4 +1,4 @@
-"""What runs need and this machine lacks: packages, data, weights. Looked for once, before anything starts."""
+"""Check that packages, data and weights of runs are available, before anything starts."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from loope.lab.engine.tracking import chosen
 from loope.lab.experiments.settings import Settings
 from loope.lab.experiments.spec import Run
 
-MADE_HERE = ("three_cell", "fake", "fake_segmentation")  # data that is computed
+MADE_HERE = ("three_cell", "fake", "fake_segmentation")  # computed data
 ENGINE = ("accelerate", "timm", "torchmetrics")
-RESULTS = ("pandas", "safetensors", "scipy")  # to keep and to show what came out
+RESULTS = ("pandas", "safetensors", "scipy")  # to save and show results
 
 
 def obstacles(runs: Iterable[Run], settings: Settings) -> dict[Run, str]:
-    """Why runs could not start on this machine, for those that could not; each cause is looked for once.
+    """Return why runs cannot start on this machine, for those that cannot; each requirement is checked once.
 
-    Data sets that are missing are downloaded here, if the settings say so.
+    Missing data sets are downloaded if the settings say so.
     """
     looked: dict[object, str | None] = {}
 
@@ -57,7 +57,7 @@ def _trackers(settings: Settings) -> str | None:
 
 
 def _data(run: Run, settings: Settings) -> str | None:
-    """Look the data set up as a run does, without decoding an image."""
+    """Find the data set as a run does, without decoding images. Imports here need the packages checked before."""
     name = run.data.name
     if name in MADE_HERE:
         return None
@@ -80,7 +80,7 @@ def _weights(model: str) -> str | None:
 
 
 def _told(look: Callable[[], object]) -> str | None:
-    """What a look complains of, or None."""
+    """Return the message of a `LoopeError`, or None."""
     try:
         look()
     except LoopeError as error:

@@ -1,4 +1,4 @@
-"""Write a table with its drawings to files."""
+"""Write a table with its figures to files."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ ENDINGS = {"md": "md", "html": "html", "latex": "tex", "csv": "csv", "json": "js
 def write_report(
     table: Table, preset: str, seeds: Sequence[int], out: Path, file_format: str, to: Path | None = None
 ) -> Path:
-    """The table in one file: HTML holds its drawings, Markdown and LaTeX have them beside it, CSV and JSON have none.
+    """Write a table to a file: HTML embeds its figures, Markdown and LaTeX link them, CSV and JSON have none.
 
     Args:
-        table: what to write.
-        preset: which runs.
-        seeds: over which to take means.
+        table: the table.
+        preset: preset of the runs.
+        seeds: seeds to average over.
         out: the folder of experiments; its runs are in `runs`.
         file_format: "md", "html", "latex", "csv" or "json".
-        to: the file; by default named after table and preset in `reports` below `out`.
+        to: output file; by default named after table and preset, in `out/reports`.
     """
     results = Results.in_folder(out / "runs")
     text = render(make_results_table(table, preset, seeds, results), file_format)

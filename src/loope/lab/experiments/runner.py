@@ -1,4 +1,4 @@
-"""Do a run: build what it names, train, test, measure, and write what came out into its folder."""
+"""Execute a run: build, train, test, measure, and write the result into its folder."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from loope.lab.experiments.sources import load_data
 from loope.lab.experiments.spec import Run
 from loope.surgery.checkpoint import save
 
-IMAGES_MEASURED = 64  # test images on which LOOPE is looked at
-IMAGES_KEPT = 4  # of them, for pictures
+IMAGES_MEASURED = 64  # test images on which encoders are measured
+IMAGES_KEPT = 4  # of these, kept for figures
 
 
 def execute(text: str, out: str, settings: Settings) -> None:
-    """Do a run, unless it is done or another process trains it now; a failure is written down and raised.
+    """Execute a run, unless it is done or another process is training it. Failures are recorded and raised.
 
-    Plain arguments and no result, so that any executor can carry it: what came out is in the run's folder.
+    Takes plain arguments and returns nothing, so that any executor can run it.
 
     Args:
         text: the run, as JSON.
         out: the folder of all runs.
-        settings: where things are on this machine.
+        settings: settings of this machine.
     """
     run = Run.from_json(text)
     folder = folder_of(run, Path(out))
@@ -60,7 +60,7 @@ def execute(text: str, out: str, settings: Settings) -> None:
     except Exception as error:
         kind = "" if isinstance(error, LoopeError) else f"{type(error).__name__}: "
         failure = {"error": f"{kind}{error}", "traceback": traceback.format_exc(), "when": time.time()}
-        with suppress(OSError):  # where the disk is full, that is the error to be told
+        with suppress(OSError):  # a full disk is the error to report
             write_atomic(folder / FAILED, json.dumps(failure, indent=1) + "\n")
         raise
 
@@ -111,13 +111,13 @@ def _train(run: Run, folder: Path, settings: Settings) -> dict[str, Any]:
 
 
 def _save(model: Any, run: Run, folder: Path) -> None:
-    """The trained model as one file, for `loope.load`; a model's own encoding is not ours to save."""
+    """Save the trained model for `loope.load`, unless it kept its own encoding."""
     if run.encoder.name != "own" and _is_first_process():
         save(model, folder / MODEL, model_args=run.model.made_with())
 
 
 def _best(result: Any) -> dict[str, float]:
-    """The best epoch by validation, counted from 1, and its scores."""
+    """Return the best epoch by validation, counted from 1, and its scores."""
     return {"best_epoch": result.best_epoch, **{f"best_{name}": value for name, value in _numbers(result.best).items()}}
 
 
@@ -126,7 +126,7 @@ def _numbers(scores: dict[str, Any]) -> dict[str, float]:
 
 
 def _parameters(model: Any) -> dict[str, int]:
-    """Of the model as it is trained, and of the encoder in it; what attaching set aside is not counted."""
+    """Count the parameters of model and encoder, without the model's replaced position embedding."""
     trained = {name: each.numel() for name, each in model.named_parameters() if not name.startswith("loope.own")}
     return {
         "model": sum(trained.values()),
@@ -135,7 +135,7 @@ def _parameters(model: Any) -> dict[str, int]:
 
 
 def _keep(folder: Path, tensors: dict[str, Any]) -> None:
-    """Tensors for the report's pictures, in a file beside the result."""
+    """Save tensors for the report's figures beside the result."""
     if tensors and _is_first_process():
         flat = {
             name: tensor.float().contiguous().cpu() if tensor.is_floating_point() else tensor

@@ -1,4 +1,4 @@
-"""From the data of a run to the batches of its three parts, and what they mean."""
+"""Load the sources and the task of a run from the name of its data."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from loope.three_cell.metric import ThreeCellScore
 
 
 class Scaled:
-    """A source whose images, in 0..1, are brought to the range -1..1, as for the models here."""
+    """Scale the images of a source from 0..1 to -1..1."""
 
     def __init__(self, source: Source):
         self.source = source
@@ -33,17 +33,17 @@ class Scaled:
         self.steps = source.steps
 
     def fingerprint(self) -> Mapping[str, str]:
-        """The source's."""
+        """Return the fingerprint of the source."""
         return self.source.fingerprint() if isinstance(self.source, Fingerprinted) else {}
 
     def batches(self, epoch: int, start: int = 0, share: tuple[int, int] = (0, 1)) -> Iterator[tuple[Tensor, Tensor]]:
-        """The source's batches, scaled."""
+        """Yield the scaled batches of the source."""
         for images, targets in self.source.batches(epoch, start, share):
             yield images * 2 - 1, targets
 
 
 def three_cell(run: Run, settings: Settings) -> RunData:
-    """The position probe: six bits an image. Samples and parts have a seed of their own, the same for every run."""
+    """Load Three-Cell: six bits per image. Samples and splits are the same for every run."""
     recipe = run.recipe
     assert recipe is not None  # noqa: S101  (for the type checker: measurements have no data)
 
@@ -57,27 +57,27 @@ def three_cell(run: Run, settings: Settings) -> RunData:
 
 
 def images(run: Run, settings: Settings) -> RunData:
-    """Photographs with a class each."""
+    """Load photographs with one class each."""
     found = load_images(run.data.name, settings.data, download=settings.download, classes=settings.classes)
-    # The split is the same for every run: seeds differ in weights and training, not in what is tested.
+    # The split is the same for every seed.
     parts = found.split(run.data.options.get("split", "80-10-10"), seed=0)
     share = run.data.options.get("per_class")
     if share is not None:
-        # A quarter for validation, which is scored every epoch.
+        # A quarter for validation, which is evaluated every epoch.
         most = {name: max(1, share // 4) if name == "valid" else share for name in parts}
         parts = {name: _first_of_each_class(part, most[name]) for name, part in parts.items()}
     return _photographs(run, settings, parts)
 
 
 def synthetic(run: Run, settings: Settings) -> RunData:
-    """Noise in place of photographs, for smoke tests."""
+    """Create noise images, for smoke tests."""
     return _photographs(
         run, settings, synthetic_images(**_without(run.data.options, "image_size")).split("80-10-10", seed=0)
     )
 
 
 def masks(run: Run, settings: Settings) -> RunData:
-    """Scenes with a class for each pixel."""
+    """Load scenes with a class for each pixel."""
     return segmentation(run, settings)
 
 
@@ -107,13 +107,13 @@ def _photographs(run: Run, settings: Settings, parts: dict[str, Images]) -> RunD
 
 
 def image_size(run: Run) -> int | None:
-    """The side of the run's images, where the run itself says it; else it is that of the pretrained model."""
+    """Return the image size of a run, or None for that of the pretrained model."""
     size: int | None = run.data.options.get("image_size", run.model.options.get("img_size"))
     return size
 
 
 def _first_of_each_class(part: Images, most: int) -> Images:
-    """At most so many images of each class, the first ones."""
+    """Keep the first `most` images per class."""
     seen: dict[int, int] = {}
     chosen = []
     for place, label in enumerate(part.labels):
@@ -144,7 +144,7 @@ def load_data(run: Run, settings: Settings) -> RunData:
     """Load the data of a run, by its name.
 
     Raises:
-        LoopeError: for an unknown name, or data that cannot be had.
+        LoopeError: for an unknown name, or unavailable data.
     """
     one_of("data set", run.data.name, LOADERS)
     require(run.recipe is not None, f"Nothing is trained in {run.name}, so it needs no data.")

@@ -1,4 +1,4 @@
-"""Noise with labels: pictures for smoke tests, where no data set is at hand."""
+"""Labelled noise images for smoke tests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from loope.lab.data.images.readers import Memory
 
 
 def synthetic_images(size: int, classes: int, side: int = 48) -> Images:
-    """`size` pictures of noise in `classes` classes, the same each time."""
+    """Create `size` noise images in `classes` classes, always the same."""
     count = side * side * 3
     pixels = torch.randint(0, 256, (size * count,), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     reader = Memory(

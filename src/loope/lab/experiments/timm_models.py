@@ -1,4 +1,4 @@
-"""Models of timm by name: their weights, from a local file or the hub, and the images they expect."""
+"""Create timm models with local or downloaded weights, and read their preprocessing."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from loope.lab.experiments.spec import Model
 
 
 def create_timm(spec: Model, **more: Any) -> nn.Module:
-    """A model of timm, with pretrained weights where the spec asks for them.
+    """Create a timm model, with pretrained weights if the spec asks for them.
 
-    A file of the model's name among the local weights comes before a download.
+    A local weights file of that name takes precedence over a download.
     """
     options: dict[str, Any] = {**spec.options, **more}
     if spec.weights == "pretrained":
         file = local_weights(spec.name)
         if file is not None:
-            # Some models would read their published weights in a format of their own.
+            # Some models would expect their published weights in a custom format.
             options["pretrained_cfg_overlay"] = {"file": str(file), "custom_load": False}
     make: Callable[..., nn.Module] = timm.create_model
     try:
@@ -42,7 +42,7 @@ def create_timm(spec: Model, **more: Any) -> nn.Module:
 
 
 def preparation(model: str, size: int | None = None) -> Preparation:
-    """What a model of timm expects of its images, in its own size or another."""
+    """Return the preprocessing that a timm model expects, in its default size or another."""
     known = timm.get_pretrained_cfg(model)
     require(known is not None, f"timm knows no configuration of {model!r}.")
     config: dict[str, Any] = dict(known.to_dict())  # type: ignore[union-attr]
@@ -52,14 +52,14 @@ def preparation(model: str, size: int | None = None) -> Preparation:
 
 
 def local_weights(name: str) -> Path | None:
-    """The file of a model's weights in the folder that `LOOPE_WEIGHTS` names, if it is there."""
+    """Return the weights file of a model below `LOOPE_WEIGHTS`, or None."""
     folder = os.environ.get("LOOPE_WEIGHTS")
     file = Path(folder) / _file_name(name) if folder else None
     return file if file is not None and file.is_file() else None
 
 
 def where_to_put(name: str) -> str:
-    """What to do about weights that are missing."""
+    """Explain where to put missing weights."""
     folder = os.environ.get("LOOPE_WEIGHTS", "the folder that LOOPE_WEIGHTS names")
     return f"put them into {folder} as {_file_name(name)}, or let timm reach the model hub"
 
