@@ -14,7 +14,7 @@ from loope.lab.engine.lock import locked
 from loope.lab.engine.recipe import Recipe
 from loope.lab.engine.signals import Interrupted
 from loope.lab.executors import create_executor
-from loope.lab.experiments import sweep
+from loope.lab.experiments import runner
 from loope.lab.experiments.presets import measured, three_cell_run
 from loope.lab.experiments.results import RESULT, Results, folder_of, read_result
 from loope.lab.experiments.results_table import make_results_table
@@ -55,7 +55,7 @@ def test_ctrl_c_here_ends_the_runs_that_were_to_come(tmp_path, monkeypatch):
         raise Interrupted("stopped and saved")
 
     tried = []
-    monkeypatch.setattr(sweep, "execute", interrupted)
+    monkeypatch.setattr(runner, "execute", interrupted)
     runs = [measured("smoke", name) for name in ("gilbert", "sinusoid")]
     with pytest.raises(KeyboardInterrupt), create_executor("here") as executor:
         run_sweep(runs, tmp_path, executor, HERE)
@@ -65,7 +65,7 @@ def test_ctrl_c_here_ends_the_runs_that_were_to_come(tmp_path, monkeypatch):
 def test_processes_that_share_a_run_do_not_leave_it_to_each_other(tmp_path, monkeypatch):
     """One that comes late must not take the run for another sweep's."""
     run, tried = measured("smoke", "gilbert"), []
-    monkeypatch.setattr(sweep, "execute", lambda text, out, settings: tried.append(text))
+    monkeypatch.setattr(runner, "execute", lambda text, out, settings: tried.append(text))
     with locked(folder_of(run, tmp_path)):
         for processes in ("1", "2"):
             monkeypatch.setenv("WORLD_SIZE", processes)
