@@ -23,7 +23,7 @@ from loope.lab.data.batches import Batch
 from loope.lab.data.images.collection import Images
 from loope.lab.data.images.layouts import read_folders
 from loope.lab.data.images.source import ImageSource
-from tests.lab.data.trees import picture
+from tests.lab.data.dataset_files import picture
 
 BATCH, STEPS = 16, 8
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from loope.core.files import write_atomic
 from loope.lab.experiments.figures import DRAWINGS
-from loope.lab.experiments.results_table import make_sheet
+from loope.lab.experiments.results_table import make_results_table
 from loope.lab.experiments.table import get_table
 from loope.lab.reports.results_table import markdown
 from loope.plots import png
@@ -20,11 +20,11 @@ NONE_DONE = "*None of its runs is done.*"
 
 def beside_published(name: str, epochs: int | None = None) -> str:
     """Return the rows of a table that have a run, ours beside the published."""
-    sheet = make_sheet(get_table(name).with_epochs(epochs), "laptop", SEEDS, results.RESULTS)
-    rows = [(row, cells) for row, cells in sheet.rows if any(cell.ours is not None for cell in cells)]
+    table = make_results_table(get_table(name).with_epochs(epochs), "laptop", SEEDS, results.RESULTS)
+    rows = [(row, cells) for row, cells in table.rows if any(cell.ours is not None for cell in cells)]
     if not rows:
         return NONE_DONE
-    return markdown(replace(sheet, rows=rows)).split("\n\n", 1)[1].rstrip()
+    return markdown(replace(table, rows=rows)).split("\n\n", 1)[1].rstrip()
 
 
 def draw(images: Path) -> None:

@@ -206,7 +206,7 @@ def _no_ray():
 def nothing_slow():
     """Lines are read and checked to the end, but nothing trains, serves, or asks the network."""
     patches = {
-        "loope.lab.executors.serial.HereExecutor.submit": _fail,
+        "loope.lab.executors.serial.SerialExecutor.submit": _fail,
         "loope.lab.executors.base.ProcessExecutor.submit": _fail,
         "loope.lab.executors.on_ray._ray": _no_ray,
         "loope.core.hub.answers": lambda address: False,

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from loope.cli.main import app
 from loope.core.errors import LoopeError
-from loope.lab.experiments import preflight, sweep
+from loope.lab.experiments import preflight
 from loope.lab.experiments import runner as runner_of_runs
 from loope.lab.experiments.presets import three_cell_run
 from loope.lab.experiments.results import folder_of
@@ -102,7 +102,7 @@ def test_a_failed_run_is_told_and_gives_exit_code_1(tmp_path, monkeypatch):
 
 def test_missing_data_are_told_once_before_anything_starts(tmp_path, monkeypatch):
     monkeypatch.delenv("LOOPE_DATA", raising=False)
-    monkeypatch.setattr(sweep, "execute", lambda *args: pytest.fail("a run was started"))
+    monkeypatch.setattr(runner_of_runs, "execute", lambda *args: pytest.fail("a run was started"))
     with pytest.raises(LoopeError) as stopped:
         loope("run", "table1", "--only", "Oxford*", "--out", tmp_path)
     assert str(stopped.value).count("LOOPE_DATA") == 1

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from loope.cli import explore
 from loope.core.errors import LoopeError
 from loope.lab.experiments.presets import measured
-from loope.lab.experiments.results import RESULT, folder_of, standing
+from loope.lab.experiments.results import RESULT, folder_of, status_of
 from tests.cli import fuzzing
 
 MANY = "9" * 5000
@@ -106,7 +106,7 @@ def test_a_damaged_result_counts_as_none(content, tmp_path):
     file = folder_of(run, tmp_path) / RESULT
     file.parent.mkdir()
     file.write_bytes(content)
-    assert standing(run, tmp_path).state == "waiting"
+    assert status_of(run, tmp_path).state == "waiting"
 
 
 def test_nobody_listens_on_all_addresses_by_mistake(monkeypatch):

@@ -38,7 +38,7 @@ def demo(
     from loope.lab.experiments.demo import TABLE, write_model
     from loope.lab.experiments.demo_report import write_report
     from loope.lab.experiments.settings import Settings
-    from loope.lab.experiments.sweep import carry_out
+    from loope.lab.experiments.sweep import run_sweep
 
     # Fail before training, not after it.
     require_packages("The demo", "train,plots", "accelerate", "matplotlib", "safetensors", "timm", "torchmetrics")
@@ -46,14 +46,14 @@ def demo(
     runs = [entry.run.with_seed(seed) for entry in TABLE.entries("smoke" if smoke else "laptop")]
     console.print(f"{len(runs)} encoders in the same small ViT on Three-Cell, {jobs} at a time.")
     with interruptible(console), create_executor("local", jobs) as executor, RunProgress(console, runs, out) as show:
-        outcome = carry_out(runs, out / "runs", executor, Settings(progress=False), show)
+        outcome = run_sweep(runs, out / "runs", executor, Settings(progress=False), show)
     if outcome.failures:
         print_failures(console, outcome.failures)
         raise typer.Exit(1)
     if outcome.elsewhere:
         print_elsewhere(console, outcome.elsewhere)
         raise typer.Exit(RUNNING_ELSEWHERE)
-    results = {each.run.encoder.name: each.result for each in outcome.standings if each.result is not None}
+    results = {each.run.encoder.name: each.result for each in outcome.statuses if each.result is not None}
     report = write_report(runs, results, out, smoke)
     model = write_model(runs[0], out)  # None for runs of an earlier version
     if as_json:

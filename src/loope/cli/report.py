@@ -44,14 +44,16 @@ def report(
     require_packages("A report", "train", "pandas", "scipy")
     from loope.lab.experiments.report import write_report
     from loope.lab.experiments.results import Results
-    from loope.lab.experiments.results_table import make_sheet
+    from loope.lab.experiments.results_table import make_results_table
     from loope.lab.experiments.table import get_table
     from loope.lab.reports.results_table import render
 
     found, numbers = get_table(table).with_epochs(epochs).narrowed(*(only or ())), read_seeds(seeds)
     found.select(preset)  # fail early for an unknown preset
     if to == Path("-"):
-        typer.echo(render(make_sheet(found, preset, numbers, Results.in_folder(out / "runs")), file_format), nl=False)
+        typer.echo(
+            render(make_results_table(found, preset, numbers, Results.in_folder(out / "runs")), file_format), nl=False
+        )
         return
     require(to is None or not to.is_dir(), f"--to takes a file, got the folder {str(to)!r}.")
     with busy("Drawing"):

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table as RichTable
 
-    from loope.lab.experiments.results import Standing
+    from loope.lab.experiments.results import Status
     from loope.lab.experiments.settings import Settings
     from loope.lab.experiments.spec import Run
-    from loope.lab.reports.results_table import Sheet
+    from loope.lab.reports.results_table import ResultsTable
 
 RUNNING_ELSEWHERE = 3  # exit code: nothing failed, but another process is training a run
 
@@ -86,7 +86,7 @@ def run(
     from loope.cli.progress import RunProgress, interruptible
     from loope.lab.executors import create_executor
     from loope.lab.experiments.settings import Settings
-    from loope.lab.experiments.sweep import carry_out
+    from loope.lab.experiments.sweep import run_sweep
     from loope.lab.experiments.table import get_table
 
     first = os.environ.get("RANK", "0") == "0"  # of the processes that share a run, only one prints
@@ -110,20 +110,20 @@ def run(
         create_executor(place, jobs, **options) as executor,
         RunProgress(console, runs, out) as show,
     ):
-        outcome = carry_out([run for run in runs if run not in blocked], out / "runs", executor, settings, show)
+        outcome = run_sweep([run for run in runs if run not in blocked], out / "runs", executor, settings, show)
     from loope.lab.experiments.results import Results
-    from loope.lab.experiments.results_table import make_sheet
+    from loope.lab.experiments.results_table import make_results_table
     from loope.lab.reports.results_table import render
 
-    sheet = make_sheet(found, preset, numbers, Results.in_folder(out / "runs"))
+    sheet = make_results_table(found, preset, numbers, Results.in_folder(out / "runs"))
     if as_json and first:
         typer.echo(render(sheet, "json"), nl=False)
     elif not as_json:
-        console.print(show_sheet(sheet))
-    done = sum(each.state == "done" for each in outcome.standings)
-    total = len(outcome.standings) + len(blocked)
+        console.print(show_table(sheet))
+    done = sum(each.state == "done" for each in outcome.statuses)
+    total = len(outcome.statuses) + len(blocked)
     console.print(f"{done} of {total} runs are done, in [bold]{as_text(out)}[/bold].")
-    for name, count in count_bad_images(outcome.standings).items():
+    for name, count in count_bad_images(outcome.statuses).items():
         console.print(
             f"{count} images of {name} could not be read and were skipped; run.json has the counts per split."
         )
@@ -146,9 +146,9 @@ def _obstacles(runs: list[Run], out: Path, settings: Settings) -> dict[Run, str]
         LoopeError: if no unfinished run can start.
     """
     from loope.lab.experiments.preflight import obstacles
-    from loope.lab.experiments.results import standings
+    from loope.lab.experiments.results import statuses
 
-    left = [each.run for each in standings(runs, out / "runs") if each.state != "done"]
+    left = [each.run for each in statuses(runs, out / "runs") if each.state != "done"]
     with busy("Looking for data and weights"):
         found = obstacles(left, settings)
     causes = "\n".join(dict.fromkeys(found.values()))
@@ -156,10 +156,10 @@ def _obstacles(runs: list[Run], out: Path, settings: Settings) -> dict[Run, str]
     return found
 
 
-def count_bad_images(standings: list[Standing]) -> dict[str, int]:
+def count_bad_images(statuses: list[Status]) -> dict[str, int]:
     """Return the number of unreadable images per dataset, the largest of any run."""
     found: dict[str, int] = {}
-    for each in standings:
+    for each in statuses:
         count = sum((each.result or {}).get("bad_images", {}).values())
         if count:
             found[each.run.data.name] = max(count, found.get(each.run.data.name, 0))
@@ -185,7 +185,7 @@ def print_elsewhere(console: Console, names: list[str]) -> None:
     console.print("Another process is training these; rerun the same command once they are done.")
 
 
-def show_sheet(sheet: Sheet) -> RichTable:
+def show_table(sheet: ResultsTable) -> RichTable:
     """Return the results table for the terminal."""
     from rich.table import Table
 

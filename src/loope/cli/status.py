@@ -42,7 +42,7 @@ def status(
     from rich.console import Console
     from rich.table import Table
 
-    from loope.lab.experiments.results import STATES, standings
+    from loope.lab.experiments.results import STATES, statuses
     from loope.lab.experiments.table import get_table, table_names
 
     require(table is not None or not only, "--only selects rows of one table; name the table too.")
@@ -50,7 +50,7 @@ def status(
     progress = {}
     for name in [table] if table else table_names():
         entries = get_table(name).with_epochs(epochs).select(preset, *(only or ()))
-        progress[name] = standings([entry.run.with_seed(seed) for entry in entries for seed in numbers], out / "runs")
+        progress[name] = statuses([entry.run.with_seed(seed) for entry in entries for seed in numbers], out / "runs")
     if as_json:
         rows = [
             {"table": name, "run": each.run.name, "state": each.state, "error": each.error}

@@ -1,1 +1,1 @@
-"""The laboratory: data sets, training, executors, experiments and reports. The library never imports it."""
+"""Data sets, training, executors, experiments and reports. The library never imports this package."""

@@ -4,7 +4,7 @@ import pytest
 
 from loope.lab.data import load_images
 from loope.lab.data.images.collection import Images
-from tests.lab.data.trees import write_pets
+from tests.lab.data.dataset_files import write_pets
 
 
 @pytest.fixture(scope="module")

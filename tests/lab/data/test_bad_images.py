@@ -10,7 +10,7 @@ from loope.lab.data import ImageSource, load_images
 from loope.lab.data.images.augment import Preparation
 from loope.lab.data.images.collection import Images
 from loope.lab.engine import Classification, evaluate
-from tests.lab.data.trees import write_folders
+from tests.lab.data.dataset_files import write_folders
 
 SMALL = Preparation(size=16)
 CLASSES = ["n1", "n2"]

@@ -12,7 +12,7 @@ import torchvision.datasets as tv
 from loope.core.errors import LoopeError
 from loope.lab.data import load_images
 from loope.lab.data.images.cifar import unpickle
-from tests.lab.data.trees import assert_same, pixels, python2_pickle, write_cifar100
+from tests.lab.data.dataset_files import assert_same, pixels, python2_pickle, write_cifar100
 
 
 def test_cifar100_is_torchvisions(tmp_path, monkeypatch):

@@ -16,7 +16,7 @@ from loope.lab.data.images.source import ImageSource
 from loope.lab.data.segmentation import SegmentationSource
 from loope.lab.data.segmentation.pairs import Pairs
 from loope.lab.data.three_cell import ThreeCellSource
-from tests.lab.data.trees import write_folders
+from tests.lab.data.dataset_files import write_folders
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
 """Data sets by name: read as torchvision reads them, downloaded by its code, and explained when missing."""
 
 import hashlib
-import subprocess
-import sys
 import tarfile
 import threading
 from functools import partial
@@ -16,7 +14,7 @@ import torchvision.datasets as tv
 from loope.core.errors import LoopeError
 from loope.lab.data import load_images
 from loope.lab.data.images.readers import in_memory
-from tests.lab.data.trees import assert_same, pixels, write_cifar100, write_folders, write_pets
+from tests.lab.data.dataset_files import assert_same, pixels, write_cifar100, write_folders, write_pets
 from tests.weights import data
 
 WNIDS = [f"n{number:08}" for number in range(100)]
@@ -126,15 +124,6 @@ def test_missing_data_says_what_to_get_and_where_to_put_it(tmp_path, monkeypatch
 def test_what_cannot_be_downloaded_says_so(tmp_path, name):
     with pytest.raises(LoopeError, match=r"cannot be downloaded by a program.*registration"):
         load_images(name, tmp_path, download=True)
-
-
-def test_the_catalog_can_be_read_without_torch():
-    code = (
-        "import sys, loope.lab.data.batches; from loope.lab.data.images.catalog import CATALOG, how_to_get; "
-        "print(len([how_to_get(name) for name in CATALOG]), {'torch', 'torchvision', 'timm', 'PIL'} & set(sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "4 set()\n"
 
 
 def test_an_unknown_data_set():

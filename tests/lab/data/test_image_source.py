@@ -19,9 +19,9 @@ from loope.core.seeds import derive
 from loope.lab.data import ImageSource, load_images
 from loope.lab.data.images.augment import AUGMENTS, Preparation
 from loope.lab.data.images.collection import Images
-from loope.lab.data.images.loading import Job
+from loope.lab.data.loader import BatchRequest
+from tests.lab.data.dataset_files import write_cifar100
 from tests.lab.data.sources import MEAN, SMALL, STD, training
-from tests.lab.data.trees import write_cifar100
 from tests.weights import data
 
 Batches = list[tuple[Tensor, Tensor]]
@@ -118,10 +118,10 @@ def test_started_workers_change_nothing(pets, monkeypatch):
 
 @pytest.mark.parametrize("augment", AUGMENTS)
 def test_what_workers_get_can_be_pickled(pets, augment):
-    maker = training(pets, augment=augment, mixup=0.5)._maker
-    job = Job(0, 1, [4, 2, 8, 1])
-    copied = pickle.loads(pickle.dumps(maker))  # noqa: S301
-    assert_equal([copied[job][:2]], [maker[job][:2]])
+    batches = training(pets, augment=augment, mixup=0.5)._batches
+    request = BatchRequest(0, 1, [4, 2, 8, 1])
+    copied = pickle.loads(pickle.dumps(batches))  # noqa: S301
+    assert_equal([copied[request][:2]], [batches[request][:2]])
 
 
 def test_real_pets_are_the_same_with_any_workers():
@@ -224,7 +224,7 @@ def test_global_generators_are_left_alone(pets, workers):
 def test_the_cache_changes_nothing(pets, augment):
     expected = list(training(pets, augment=augment).batches(1))
     cached = training(replace(pets, reader=Counting(pets.reader)), augment=augment, cache=True)
-    counting = cached._maker.images.reader
+    counting = cached._batches.images.reader
     assert_equal(list(cached.batches(1)), expected)
     assert not isinstance(counting, Counting)
     assert_equal(list(training(pets, augment=augment, cache=True, workers=1).batches(1)), expected)

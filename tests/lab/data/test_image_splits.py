@@ -12,7 +12,7 @@ from loope.lab.data import load_images
 from loope.lab.data.images.collection import Images
 from loope.lab.data.images.readers import Files
 from loope.lab.data.images.splits import PARTS, apportion, assign, read_split
-from tests.lab.data.trees import write_pets
+from tests.lab.data.dataset_files import write_pets
 from tests.weights import data
 
 PINNED = [6, 11], [7, 14]

@@ -11,7 +11,7 @@ from loope.core.errors import LoopeError
 from loope.lab.data import load_images
 from loope.lab.data.images.layouts import read_class_list
 from loope.lab.data.segmentation import CamVid
-from tests.lab.data.trees import picture, write_cifar100, write_folders, write_pets
+from tests.lab.data.dataset_files import picture, write_cifar100, write_folders, write_pets
 
 
 @pytest.fixture

@@ -1,6 +1,8 @@
 """Cityscapes and CamVid, their augmentation and their batches."""
 
+import multiprocessing
 import os
+import signal
 from itertools import combinations
 from pathlib import Path
 
@@ -284,3 +286,17 @@ def test_sources_that_cannot_be(camvid):
     ]:
         with pytest.raises(loope.LoopeError, match=message):
             SegmentationSource(camvid, **{"batch_size": 2, "size": (16, 24), **arguments})
+
+
+def test_workers_leave_interrupts_to_the_trainer(tmp_path):
+    camvid = CamVid("train", camvid_tree(tmp_path))
+    expected = list(SegmentationSource(camvid, 1, (16, 16)).batches(0))
+    batches = SegmentationSource(camvid, 1, (16, 16), workers=1).batches(0)
+    found = [next(batches)]
+    (worker,) = multiprocessing.active_children()
+    os.kill(worker.pid, signal.SIGINT)
+    found += list(batches)
+    assert len(found) == len(expected) > 1
+    for (images, masks), (same_images, same_masks) in zip(found, expected, strict=True):
+        assert torch.equal(images, same_images)
+        assert torch.equal(masks, same_masks)

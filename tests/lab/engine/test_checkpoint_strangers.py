@@ -16,7 +16,7 @@ from loope import LoopeWarning
 from loope.lab.engine import checkpoint, state
 from loope.lab.engine.checkpoint import NAME, Checkpoints, DamageError
 from loope.lab.engine.state import State
-from tests.lab.engine.fitting import fit
+from tests.lab.engine.training_helpers import fit
 
 TOKEN = "0123456789abcdef"  # noqa: S105
 

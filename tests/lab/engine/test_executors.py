@@ -11,7 +11,7 @@ import pytest
 
 from loope.core.errors import LoopeError
 from loope.lab.executors import RunError, create_executor, local
-from tests.lab.engine.work import lines, meet, save_when_asked, tell_threads, until, work
+from tests.lab.engine.submitted import lines, meet, save_when_asked, tell_threads, until, work
 
 ROOT = Path(__file__).parents[3]
 
@@ -94,7 +94,7 @@ def test_what_a_process_says_on_stderr_is_passed_on(tmp_path, capsys):
 PARENT = """
 import sys
 from loope.lab.executors import create_executor
-from tests.lab.engine.work import lines, save_when_asked, until
+from tests.lab.engine.submitted import lines, save_when_asked, until
 
 folder, kind = sys.argv[1:]
 try:

@@ -10,7 +10,7 @@ import pytest
 from loope.core.errors import LoopeError
 from loope.lab.executors import RunError, create_executor, ray_end
 from loope.lab.executors.on_ray import _cores_of_a_gpu
-from tests.lab.engine.work import lines, save_when_asked, train, until
+from tests.lab.engine.submitted import lines, save_when_asked, train, until
 
 ray = pytest.importorskip("ray", reason="needs loope[ray]")
 

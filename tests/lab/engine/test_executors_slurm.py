@@ -10,7 +10,7 @@ import pytest
 
 from loope.core.errors import LoopeError
 from loope.lab.executors import RunError, create_executor
-from tests.lab.engine.work import lines, save_when_asked, train, train_until_asked, train_until_stopped, until
+from tests.lab.engine.submitted import lines, save_when_asked, train, train_until_asked, train_until_stopped, until
 
 pytest.importorskip("submitit", reason="needs loope[slurm]")
 

@@ -8,8 +8,8 @@ import pytest
 from loope import LoopeError, LoopeWarning
 from loope.lab.engine import checkpoint
 from loope.lab.engine.signals import Interrupted
-from tests.lab.engine.fitting import Asking, fit
 from tests.lab.engine.runs import Cells, sources
+from tests.lab.engine.training_helpers import Asking, fit
 
 
 class Told(Asking):

@@ -13,9 +13,9 @@ from torch import nn
 from loope import LoopeError
 from loope.lab.engine import Interrupted, distributed, evaluate, train
 from loope.lab.engine.schedule import learning_rate
-from tests.lab.engine.fitting import Asking, fit
 from tests.lab.engine.processes import SETTINGS
 from tests.lab.engine.runs import plain_vit, recipe, sources, task, vit
+from tests.lab.engine.training_helpers import Asking, fit
 
 # --- what is learned
 

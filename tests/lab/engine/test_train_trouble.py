@@ -11,9 +11,9 @@ from torch import nn
 
 from loope import LoopeError, LoopeWarning
 from loope.lab.engine import Interrupted, loop, train
-from tests.lab.engine.fitting import Asking, fit
 from tests.lab.engine.processes import Trainer
 from tests.lab.engine.runs import Cells, Lost, plain_vit, recipe, sources, task, vit
+from tests.lab.engine.training_helpers import Asking, fit
 
 
 def without_head():

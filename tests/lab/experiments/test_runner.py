@@ -12,15 +12,16 @@ import loope
 from loope.lab.data import load_images
 from loope.lab.engine.recipe import Recipe
 from loope.lab.experiments import runner
-from loope.lab.experiments.build import build_model, create_timm, local_weights
+from loope.lab.experiments.build import build_model
 from loope.lab.experiments.names import TINY_MODELS
 from loope.lab.experiments.presets import image_run, measured, three_cell_run
-from loope.lab.experiments.results import FAILED, PICTURES, RESULT, SPEC, folder_of, read_result, standing
+from loope.lab.experiments.results import FAILED, PICTURES, RESULT, SPEC, folder_of, read_result, status_of
 from loope.lab.experiments.runner import execute
 from loope.lab.experiments.settings import Settings
-from loope.lab.experiments.sources import material
+from loope.lab.experiments.sources import load_data
 from loope.lab.experiments.spec import Data, Encoder, Model, Run
-from tests.lab.data.trees import write_folders
+from loope.lab.experiments.timm_models import create_timm, local_weights
+from tests.lab.data.dataset_files import write_folders
 from tests.weights import weights
 
 HERE = Settings(workers=0, progress=False)
@@ -106,12 +107,12 @@ def test_a_failure_is_written_down_and_forgotten_once_it_works(tmp_path, monkeyp
     monkeypatch.setattr("loope.lab.experiments.build.create_timm", lambda *a, **k: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         execute(run.to_json(), str(tmp_path), HERE)
-    told = standing(run, tmp_path)
+    told = status_of(run, tmp_path)
     assert (told.state, told.error) == ("failed", "ZeroDivisionError: division by zero")
     assert "Traceback" in json.loads((folder_of(run, tmp_path) / FAILED).read_text())["traceback"]
     monkeypatch.undo()
     do(run, tmp_path)
-    assert standing(run, tmp_path).state == "done"
+    assert status_of(run, tmp_path).state == "done"
     assert not (folder_of(run, tmp_path) / FAILED).exists()
 
 
@@ -168,7 +169,7 @@ def test_a_share_of_each_class_is_a_quarter_for_validation(tmp_path):
         model=TINY_MODELS["ViT-Base"], encoder=Encoder(name="gilbert"), data=Data(name="imagenet", options=options),
         recipe=Recipe(epochs=1, batch_size=4),
     )  # fmt: skip
-    found = material(run, dataclasses.replace(HERE, data=str(tmp_path)))
+    found = load_data(run, dataclasses.replace(HERE, data=str(tmp_path)))
     assert [part.samples for part in (found.train, found.valid, found.test)] == [16, 4, 16]
 
 
@@ -189,17 +190,17 @@ def test_a_full_disk_is_the_error_that_is_told(tmp_path, monkeypatch):
 
 def test_states_of_a_run(tmp_path):
     run = three_cell_run("smoke", "gilbert")
-    assert standing(run, tmp_path).state == "waiting"
+    assert status_of(run, tmp_path).state == "waiting"
     folder = folder_of(run, tmp_path)
     folder.mkdir()
     (folder / SPEC).write_text("{}")
-    assert standing(run, tmp_path).state == "begun"
+    assert status_of(run, tmp_path).state == "begun"
     from loope.lab.engine.lock import locked
 
     with locked(folder):
-        assert standing(run, tmp_path).state == "running"
+        assert status_of(run, tmp_path).state == "running"
     (folder / RESULT).write_text('{"metrics": {}')  # cut off
-    assert standing(run, tmp_path).state == "begun"
+    assert status_of(run, tmp_path).state == "begun"
 
 
 def test_missing_weights_say_where_to_put_them(monkeypatch, tmp_path):
@@ -242,4 +243,4 @@ def test_an_unknown_encoder_or_option_is_an_error_with_a_name(tmp_path):
     run = three_cell_run("smoke", "gilbert")
     with pytest.raises(loope.LoopeError, match="Unknown encoder 'gilberto'; use one of: gilbert"):
         do(dataclasses.replace(run, encoder=Encoder(name="gilberto")), tmp_path)
-    assert standing(dataclasses.replace(run, encoder=Encoder(name="gilberto")), tmp_path).state == "failed"
+    assert status_of(dataclasses.replace(run, encoder=Encoder(name="gilberto")), tmp_path).state == "failed"

@@ -65,7 +65,7 @@ def test_runs_name_encoders_data_and_models_that_exist(name, preset):
     for entry in get_table(name).entries(preset):
         run = entry.run
         assert run.encoder.name in {"own", *loope.list_encoders()}
-        assert run.data.name in {"grid", *sources.MATERIALS}
+        assert run.data.name in {"grid", *sources.LOADERS}
         model = run.model.options.get("backbone", run.model.name)
         if run.model.weights == "pretrained":
             tagged = timm.list_pretrained(f"{model}*")

@@ -1,17 +1,10 @@
-"""Image data sets and batches of them for training; loaded when first used, so that lists of them need no torch."""
+"""Image data sets and training batches."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from loope.core.packages import require_packages
 
-if TYPE_CHECKING:
-    from loope.lab.data.images.catalog import load_images as load_images
-    from loope.lab.data.images.source import ImageSource as ImageSource
+require_packages("The laboratory's data", "train", "timm", "torchvision")
 
-_HOME = {"ImageSource": "loope.lab.data.images.source", "load_images": "loope.lab.data.images.catalog"}
+from loope.lab.data.images.catalog import load_images  # noqa: E402
+from loope.lab.data.images.source import ImageSource  # noqa: E402
+
 __all__ = ["ImageSource", "load_images"]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'loope.lab.data' has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)

@@ -1,49 +1,48 @@
-"""What training asks of data: batches that depend on where in the run they are, and on nothing else."""
+"""Interfaces of data sources: batches that depend only on their position in the run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
-if TYPE_CHECKING:
-    from torch import Tensor
+from torch import Tensor
 
-Batch: TypeAlias = "tuple[Tensor, Tensor]"  # inputs, targets
+Batch: TypeAlias = tuple[Tensor, Tensor]  # inputs, targets
 
 
 class Source(Protocol):
-    """Batches of one split. The same (epoch, step) gives the same batch, whatever ran before: so resuming is exact.
+    """Batches of one split. The same (epoch, step) gives the same batch, so that resuming is exact.
 
-    All randomness (order, augmentation, mixing) follows from the seed, the epoch, and the sample or step; never from
-    the state of a worker or process. A training source drops the last incomplete batch; an evaluation source keeps it
-    and gives every sample exactly once, so that shares of it may be uneven or empty.
+    All randomness (order, augmentation, mixing) is derived from the seed, the epoch, and the sample or step, never from
+    the state of a worker or process. A training source drops the last incomplete batch. An evaluation source keeps it
+    and yields every sample exactly once, so its shares may be uneven or empty.
 
     Attributes:
-        samples: samples an epoch.
-        steps: global batches an epoch.
+        samples: samples per epoch.
+        steps: global batches per epoch.
     """
 
     samples: int
     steps: int
 
     def batches(self, epoch: int, start: int = 0, share: tuple[int, int] = (0, 1)) -> Iterator[Batch]:
-        """The batches of an epoch from step `start` on.
+        """Yield the batches of an epoch from step `start` on.
 
         Args:
-            epoch: from 0 up.
-            start: the first step wanted; what comes before it costs nothing.
-            share: (rank, processes): this process's slice of each global batch.
+            epoch: epoch, counted from 0.
+            start: first step; earlier ones are skipped at no cost.
+            share: (rank, processes), which selects this process's slice of each global batch.
         """
         ...
 
 
 @runtime_checkable
 class Fingerprinted(Protocol):
-    """A source that can say what its data are; a run that goes on with others is then refused."""
+    """A source with a fingerprint of its data; a run does not resume with other data."""
 
     def fingerprint(self) -> Mapping[str, str]:
-        """Something short for each aspect of the data: the same for the same data, on every machine.
+        """Return a short hash for each aspect of the data, the same on every machine.
 
-        An aspect "times" may differ where data were copied: that gives a warning.
+        The aspect "times" may differ for copied data, which only gives a warning.
         """
         ...

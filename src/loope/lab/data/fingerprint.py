@@ -1,7 +1,7 @@
-"""What data are, in a few letters: so that a run that goes on notices other data.
+"""Fingerprints of data, so that a resumed run notices other data.
 
-Names, sizes and contents, which are the same on every machine and after every copy. Contents are read where that takes
-seconds; else the times of change stand in for them, and these a copy may change.
+Names, sizes and contents are hashed: they are the same on every machine and after copying. Files that would take longer
+than seconds to read are compared by modification time instead, which copying may change.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-AFFORDABLE = 1 << 30  # bytes of files that are read at the start of a run: seconds, and its first epoch needs them too
-THREADS = 16  # files wait for the disk or the network, not for each other
+AFFORDABLE = 1 << 30  # bytes to read at the start of a run: takes seconds, and the first epoch reads them anyway
+THREADS = 16  # reading waits for the disk or the network
 CHUNK = 1 << 20
 
 
 def of_files(folder: Path, names: Sequence[str], more: Iterable[object] = ()) -> dict[str, str]:
-    """The fingerprint of files.
+    """Return the fingerprint of files.
 
     Args:
-        folder: what the names are relative to; it may be another one on another machine.
-        names: of the files; their order counts.
-        more: what else belongs to the data, such as labels.
+        folder: folder that the names are relative to; not part of the fingerprint.
+        names: names of the files; their order matters.
+        more: other parts of the data, such as labels.
 
     Returns:
-        "content", or for more than `AFFORDABLE` bytes "names and sizes", and "times".
+        "content"; above `AFFORDABLE` bytes "names and sizes" and "times".
     """
     paths = [folder / name for name in names]
     with ThreadPoolExecutor(THREADS) as pool:
@@ -40,7 +40,7 @@ def of_files(folder: Path, names: Sequence[str], more: Iterable[object] = ()) ->
 
 
 def of(parts: Iterable[object]) -> str:
-    """Twelve letters for anything that prints the same when it is the same."""
+    """Return a hash of 12 hex digits over the `repr` of all parts."""
     found = hashlib.sha256()
     for part in parts:
         found.update(f"{part!r}\n".encode(errors="surrogateescape"))
@@ -48,7 +48,7 @@ def of(parts: Iterable[object]) -> str:
 
 
 def _look(path: Path) -> tuple[int, int]:
-    """Size and time; (0, 0) for what is no file, which a run may be told to skip."""
+    """Return size and modification time; (0, 0) if there is no regular file, which a run may skip."""
     try:
         about = os.stat(path)
     except OSError:
@@ -57,10 +57,10 @@ def _look(path: Path) -> tuple[int, int]:
 
 
 def _content(path: Path) -> str:
-    """The SHA-256 of a file, or nothing if it cannot be read."""
+    """Return the SHA-256 of a file, or "" if it cannot be read."""
     found = hashlib.sha256()
     try:
-        if not path.is_file():  # a pipe would keep us waiting
+        if not path.is_file():  # reading a pipe would block
             return ""
         with path.open("rb") as file:
             while chunk := file.read(CHUNK):

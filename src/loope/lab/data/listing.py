@@ -1,4 +1,4 @@
-"""Which files of a data set are there: real files, each once, whatever links lead to them."""
+"""List the regular files of a data set, each once, even if links lead to it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ class Found(NamedTuple):
     """A regular file.
 
     Attributes:
-        path: where it was found.
-        identity: its device and inode: the same for all names of one file.
-        linked: whether a symbolic link leads to it.
+        path: path under which it was found.
+        identity: device and inode, the same for all names of a file.
+        linked: whether it was reached through a symbolic link.
     """
 
     path: str
@@ -23,10 +23,10 @@ class Found(NamedTuple):
 
 
 def walk(folder: Path, endings: Sequence[str]) -> list[Found]:
-    """Regular files below `folder` whose names have one of the endings, in the order of torchvision's `make_dataset`.
+    """List regular files below `folder` with one of the endings, in the order of torchvision's `make_dataset`.
 
-    `folder` may be a link. Links to folders below it are not followed: they can lead in circles, or to another part of
-    the data. Links to files are. Pipes and devices are left out: they would block whoever reads them.
+    `folder` may be a link. Links to folders below it are not followed, as they can form cycles or lead to another
+    split; links to files are. Pipes and devices are skipped, as reading them would block.
     """
     through_link = folder.is_symlink()
     found: list[Found] = []
@@ -40,7 +40,7 @@ def walk(folder: Path, endings: Sequence[str]) -> list[Found]:
                     pending.append(entry.path)
                 elif entry.name.lower().endswith(tuple(endings)) and entry.is_file():
                     linked = entry.is_symlink()
-                    # A plain entry knows its inode: a million files are listed without asking for each.
+                    # A plain entry knows its inode: no `stat` call per file.
                     about = entry.stat() if linked else None
                     identity = (about.st_dev, about.st_ino) if about else (device, entry.inode())
                     found.append(Found(entry.path, identity, linked or through_link))
@@ -48,10 +48,10 @@ def walk(folder: Path, endings: Sequence[str]) -> list[Found]:
 
 
 def each_once(found: Iterable[Found]) -> list[str]:
-    """The path of each file, in order: the file itself rather than a link to it, else the first of its names."""
+    """Return one path per file, in order: the file itself rather than a link to it, else its first name."""
     every = list(found)
     kept: dict[tuple[int, int], str] = {}
-    for each in sorted(every, key=lambda each: each.linked):  # stable: the first stays first
+    for each in sorted(every, key=lambda each: each.linked):  # stable sort
         kept.setdefault(each.identity, each.path)
     chosen = set(kept.values())
     return [each.path for each in every if each.path in chosen]

@@ -1,4 +1,4 @@
-"""Which samples make up which batch: a function of the seed, the epoch and the step."""
+"""Choose the samples of each batch, as a function of the seed, the epoch and the step."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from loope.core.grid import as_size
 from loope.core.seeds import derive
 
 
-class Plan:
-    """The batches of a training source (shuffled, whole batches only) or an evaluation source (all samples, in order).
+class BatchSampler:
+    """Sample indices of batches: shuffled complete batches for training, all samples in order for evaluation.
 
     Args:
-        count: how many samples there are.
-        batch_size: of all processes together.
-        train: shuffle in each epoch, and drop the last incomplete batch.
-        seed: what the order follows from.
-        group: so many neighbours of a training batch stay in one process.
+        count: number of samples.
+        batch_size: global batch size over all processes.
+        train: shuffle every epoch and drop the last incomplete batch.
+        seed: seed of the order.
+        group: number of neighbouring samples that stay in one process.
 
     Attributes:
-        samples: samples an epoch.
-        steps: global batches an epoch.
+        samples: samples per epoch.
+        steps: global batches per epoch.
 
     Examples:
-        >>> [indices.tolist() for indices in Plan(5, 2).batches(epoch=0)]
+        >>> [indices.tolist() for indices in BatchSampler(5, 2).batches(epoch=0)]
         [[0, 1], [2, 3], [4]]
 
     Raises:
-        LoopeError: if there is not one batch, or a number is none.
+        LoopeError: if there is not a single batch, or an argument is invalid.
     """
 
     def __init__(self, count: int, batch_size: int, *, train: bool = False, seed: int = 0, group: int = 1):
@@ -49,10 +49,10 @@ class Plan:
         )
 
     def batches(self, epoch: int, start: int = 0, share: tuple[int, int] = (0, 1)) -> Iterator[Tensor]:
-        """The sample numbers of each batch from step `start` on, `(b,)` int64: this process's slice of them.
+        """Yield this process's slice of each batch from step `start` on, `(b,)` int64 sample indices.
 
         Raises:
-            LoopeError: if there is no such epoch, step or share, or training batches cannot be shared evenly.
+            LoopeError: for an invalid epoch, step or share, or if training batches cannot be shared evenly.
         """
         as_size(epoch, "epoch", least=0)
         rank, processes = share

@@ -1,4 +1,4 @@
-"""Three-Cell as a source of batches for training: images are drawn a batch at a time."""
+"""Three-Cell as a source of training batches, rendered batch by batch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from loope.lab.data import fingerprint
 from loope.lab.data.batches import Batch, Source
-from loope.lab.data.sampler import Plan
+from loope.lab.data.sampler import BatchSampler
 from loope.three_cell.dataset import ThreeCell
 
 
@@ -16,10 +16,10 @@ class ThreeCellSource(Source):
 
     Args:
         data: the samples.
-        batch_size: of all processes together.
-        train: shuffle in each epoch and drop the last incomplete batch.
-        seed: what the order follows from.
-        device: where images are made; six numbers an image travel there.
+        batch_size: global batch size over all processes.
+        train: shuffle every epoch and drop the last incomplete batch.
+        seed: seed of the order.
+        device: device on which images are rendered.
 
     Examples:
         >>> source = ThreeCellSource(ThreeCell(size=100, grid=7, cell=2), batch_size=32, train=True)
@@ -33,17 +33,17 @@ class ThreeCellSource(Source):
     ):
         self.data = data
         self.device = device
-        self._plan = Plan(len(data), batch_size, train=train, seed=seed)
-        self.samples = self._plan.samples
-        self.steps = self._plan.steps
+        self._sampler = BatchSampler(len(data), batch_size, train=train, seed=seed)
+        self.samples = self._sampler.samples
+        self.steps = self._sampler.steps
 
     def fingerprint(self) -> dict[str, str]:
-        """Where the cells are, and how large."""
+        """Return a hash of cells, grid and cell size."""
         return {"content": fingerprint.of([self.data.cells.tolist(), tuple(self.data.grid), self.data.cell])}
 
     def batches(self, epoch: int, start: int = 0, share: tuple[int, int] = (0, 1)) -> Iterator[Batch]:
-        """`(b, 3, H, W)` float32 images in 0..1 and `(b, 6)` float32 bits."""
-        for chosen in self._plan.batches(epoch, start, share):
+        """Yield `(b, 3, H, W)` float32 images in 0..1 and `(b, 6)` float32 bits."""
+        for chosen in self._sampler.batches(epoch, start, share):
             yield (
                 self.data.render(self.data.cells[chosen], self.device),
                 self.data.labels[chosen].float().to(self.device),

@@ -1,6 +1,6 @@
-"""Training and evaluation, on one process or many; a run that is killed goes on to the same result.
+"""Train and evaluate on one process or many. A killed run resumes to the same result.
 
-The names are loaded when first used: a recipe can be written down without torch.
+Names are loaded on first use, so that recipes can be created without importing torch.
 
 Example:
     >>> from loope.lab.engine import Recipe
@@ -10,6 +10,8 @@ Example:
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from loope.core.packages import require_packages
 
 _HOME = {
     "Recipe": "recipe",
@@ -21,6 +23,8 @@ _HOME = {
     "Classification": "tasks",
     "Bits": "tasks",
 }
+
+_LIGHT = ("Recipe", "Interrupted")  # need neither torch nor the packages of [train]
 
 __all__ = [*_HOME]
 
@@ -38,6 +42,8 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'loope.lab.engine' has no attribute {name!r}")
+    if name not in _LIGHT:
+        require_packages("Training", "train", "accelerate", "safetensors", "timm", "torchmetrics")
     value = getattr(import_module(f"loope.lab.engine.{_HOME[name]}"), name)
     globals()[name] = value
     return value

@@ -1,7 +1,7 @@
-"""Checkpoints that survive a crash at any moment: folders of safetensors and JSON, all there or not at all.
+"""Crash-safe checkpoints: folders of safetensors and JSON that are either complete or absent.
 
-A checkpoint is written under a name that starts with a dot, forced to disk, and renamed. Its state.json has the SHA-256
-of every file and of itself. Nothing in it can run code. What others put beside or into checkpoints is never removed.
+A checkpoint is written under a temporary name that starts with a dot, synced to disk, then renamed. Its state.json
+holds the SHA-256 of every file and of itself. Nothing in it can run code. Files of other programs are never removed.
 """
 
 from __future__ import annotations
@@ -17,26 +17,28 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from safetensors import SafetensorError
+from safetensors.torch import load, save
 from torch import Tensor
 
 from loope.core.errors import LoopeError, LoopeWarning
 from loope.core.files import make_folder, sync_folder, write_new
 
 STATE, WEIGHTS = "state.json", "weights.safetensors"
-FILES = {STATE, WEIGHTS, "optimizer.safetensors"}  # all that a checkpoint has
-LAST = 2  # how many are kept besides the best
-NAME = re.compile(r"epoch-(\d+)-step-(\d+)")  # of a checkpoint, as `State.name` gives it
+FILES = {STATE, WEIGHTS, "optimizer.safetensors"}  # every file of a checkpoint
+LAST = 2  # checkpoints kept besides the best
+NAME = re.compile(r"epoch-(\d+)-step-(\d+)")  # as returned by `State.name`
 TEMPORARY = re.compile(rf"\.{NAME.pattern}\.[0-9a-f]{{16}}\.(part|gone)")  # half written, or half removed
 CHUNK = 1 << 20
 
 
 class Saved(NamedTuple):
-    """A checkpoint that was read and found sound.
+    """A checkpoint that was read and verified.
 
     Attributes:
-        name: of its folder.
-        state: what state.json holds.
-        tensors: the tensors of each file, by the file's name without its ending.
+        name: name of its folder.
+        state: contents of state.json.
+        tensors: tensors of each file, by file name without suffix.
     """
 
     name: str
@@ -45,32 +47,30 @@ class Saved(NamedTuple):
 
 
 class DamageError(Exception):
-    """A checkpoint that is not what was written."""
+    """A checkpoint does not match what was written."""
 
 
 class Checkpoints:
-    """The checkpoints of a run, in `folder`; other things there are left alone.
+    """Read and write the checkpoints of a run; other files in the folder are left alone.
 
     Args:
-        folder: made when the first one is written.
+        folder: created when the first checkpoint is written.
     """
 
     def __init__(self, folder: Path):
         self.folder = folder
 
     def write(self, name: str, state: Mapping[str, Any], tensors: Mapping[str, Mapping[str, Tensor]]) -> None:
-        """Write a checkpoint and drop those no longer needed: kept are the last two sound ones and the best of each.
+        """Write a checkpoint and remove old ones: the last two valid ones, and the best of each, are kept.
 
         Args:
-            name: as `State.name` gives it, later than all sound ones.
-            state: goes to state.json. Its entry `best`, if not None, names the best so far in its entry `checkpoint`.
-            tensors: "weights" and "optimizer", a safetensors file each.
+            name: as returned by `State.name`, later than all valid checkpoints.
+            state: contents of state.json; `state["best"]["checkpoint"]`, unless `best` is None, names the best one.
+            tensors: "weights" and "optimizer", one safetensors file each.
 
         Raises:
-            LoopeError: if the disk does not take it; earlier checkpoints stay as they are.
+            LoopeError: if it cannot be written; earlier checkpoints are kept.
         """
-        from safetensors.torch import save
-
         files = {f"{file}.safetensors": save(_copies(content)) for file, content in tensors.items()}
         digests = {file: hashlib.sha256(data).hexdigest() for file, data in files.items()}
         told = {**state, "name": name, "sha256": digests}
@@ -86,13 +86,13 @@ class Checkpoints:
             ) from error
         try:
             self._prune(name)
-        except OSError as error:  # the new one is there: no reason to stop
+        except OSError as error:  # the new checkpoint exists: no reason to stop
             warnings.warn(
                 f"Old checkpoints in {self.folder} could not be removed: {error}.", LoopeWarning, stacklevel=2
             )
 
     def newest(self) -> Saved | None:
-        """The newest sound checkpoint, or None; for each damaged one before it a `LoopeWarning`."""
+        """Return the newest valid checkpoint, or None; warn about each damaged one that is skipped."""
         for name in reversed(self._names()):
             try:
                 return self.read(name)
@@ -108,11 +108,8 @@ class Checkpoints:
         """Read a checkpoint.
 
         Raises:
-            DamageError: if it is not what was written.
+            DamageError: if it does not match what was written.
         """
-        from safetensors import SafetensorError
-        from safetensors.torch import load
-
         state = self._state(name)
         tensors = {}
         for file, expected in state.pop("sha256").items():
@@ -126,7 +123,7 @@ class Checkpoints:
         return Saved(name, state, tensors)
 
     def is_sound(self, name: str) -> bool:
-        """Whether a checkpoint is there and what was written; its files are read, but not kept in memory."""
+        """Return whether a checkpoint exists and is valid; its files are read in chunks."""
         try:
             for file, expected in self._state(name)["sha256"].items():
                 _check(self.folder / name / file, expected)
@@ -135,7 +132,7 @@ class Checkpoints:
         return True
 
     def clean(self) -> None:
-        """Remove what an interrupted write or removal left behind."""
+        """Remove leftovers of interrupted writes and removals."""
         for path in self.folder.glob(".*"):
             if TEMPORARY.fullmatch(path.name) and _is_ours(path):
                 shutil.rmtree(path, ignore_errors=True)
@@ -157,10 +154,10 @@ class Checkpoints:
             raise
 
     def _prune(self, written: str) -> None:
-        """Remove what is sound and older than `LAST` sound ones, unless it is the best of one of these.
+        """Remove valid checkpoints older than the last `LAST`, unless one of these names them as its best.
 
         Args:
-            written: a checkpoint that need not be read to know that it is sound.
+            written: the checkpoint just written, known to be valid without reading it.
         """
         sound, needed = 0, set()
         for name in reversed(self._names()):
@@ -172,7 +169,7 @@ class Checkpoints:
                 self._remove(name)
 
     def _remove(self, name: str) -> None:
-        """Renamed first: what is half removed must not look like a checkpoint. Files of others stay, renamed."""
+        """Rename, then remove, so that a partial removal never looks like a checkpoint. Foreign files are kept."""
         gone = (self.folder / name).rename(self._temporary(name, "gone"))
         if _is_ours(gone):
             shutil.rmtree(gone)
@@ -181,12 +178,12 @@ class Checkpoints:
         return self.folder / f".{name}.{secrets.token_hex(8)}.{kind}"
 
     def _names(self) -> list[str]:
-        """Of all checkpoints, sound or not, by age."""
+        """Return the names of all checkpoints, valid or not, oldest first."""
         found = (path.name for path in self.folder.glob("*") if NAME.fullmatch(path.name) and path.is_dir())
         return sorted(found, key=_age)
 
     def _state(self, name: str) -> dict[str, Any]:
-        """What state.json holds, if it is what was written."""
+        """Return the verified contents of state.json."""
         try:
             content = json.loads(b"".join(_chunks(self.folder / name / STATE)))
             state, expected = content["state"], content["sha256"]
@@ -203,27 +200,27 @@ class Checkpoints:
 
 
 def _age(name: str) -> tuple[int, ...]:
-    """Epoch and step: checkpoints are sorted by them."""
+    """Return epoch and step, the sort key of checkpoints."""
     match = NAME.fullmatch(name)
     return tuple(map(int, match.groups())) if match else ()
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether it is a folder, not a link to one, that has nothing in it but the files of a checkpoint."""
+    """Return whether this is a real folder that holds only files of a checkpoint."""
     if path.is_symlink() or not path.is_dir():
         return False
     return all(each.name in FILES and each.is_file() and not each.is_symlink() for each in path.iterdir())
 
 
 def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """On the CPU, each with memory of its own, as safetensors wants them."""
+    """Copy tensors to the CPU, each with its own memory, as safetensors requires."""
     return {key: value.detach().to("cpu", copy=True).contiguous() for key, value in tensors.items()}
 
 
 def _chunks(path: Path) -> Iterator[bytes]:
-    """The bytes of a file, some at a time."""
+    """Yield the bytes of a file in chunks."""
     try:
-        if not path.is_file():  # a pipe would keep us waiting
+        if not path.is_file():  # reading a pipe would block
             raise DamageError(f"there is no file {path.name}")
         with path.open("rb") as file:
             while chunk := file.read(CHUNK):
@@ -233,7 +230,7 @@ def _chunks(path: Path) -> Iterator[bytes]:
 
 
 def _check(path: Path, expected: str) -> None:
-    """Compare a file's SHA-256."""
+    """Check the SHA-256 of a file."""
     found = hashlib.sha256()
     for chunk in _chunks(path):
         found.update(chunk)

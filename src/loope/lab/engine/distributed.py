@@ -1,19 +1,19 @@
-"""The processes of a run, one or many: accelerate, and what they must decide together."""
+"""Processes of a run, started by accelerate or torchrun, and their shared decisions."""
 
 from __future__ import annotations
 
 import atexit
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
+from accelerate.utils import GradientAccumulationPlugin, broadcast_object_list
 from torch import Tensor, nn
 
-from loope.core.errors import LoopeError, MissingPackageError, require
-
-if TYPE_CHECKING:
-    from accelerate import Accelerator
+from loope.core.errors import LoopeError, require
 
 T = TypeVar("T")
 MIXED = {"float32": "no", "bfloat16": "bf16", "float16": "fp16"}
@@ -24,17 +24,17 @@ class Distributed:
 
     Args:
         precision: "float32", "bfloat16" or "float16".
-        accumulate: batches whose gradients make one step.
-        trackers: names of accelerate's trackers.
-        folder: where trackers write.
+        accumulate: batches accumulated into one step.
+        trackers: names of accelerate trackers.
+        folder: output folder of the trackers.
 
     Attributes:
-        accelerator: accelerate's own object, for this precision.
-        share: this process's number, and how many there are.
-        wide: the widest floating-point type of the device.
+        accelerator: the `Accelerator` for this precision.
+        share: (rank, number of processes).
+        wide: the widest floating-point dtype of the device.
 
     Raises:
-        LoopeError: if accelerate is missing, or the precision is none of this device.
+        LoopeError: if the device does not support the precision.
     """
 
     def __init__(self, precision: str, accumulate: int = 1, trackers: Sequence[str] = (), folder: Path | None = None):
@@ -44,20 +44,18 @@ class Distributed:
 
     @property
     def device(self) -> torch.device:
-        """Where this process computes."""
+        """Device of this process."""
         return torch.device(self.accelerator.device)
 
     @property
     def first(self) -> bool:
-        """Whether this is the process that writes and speaks for all."""
+        """Whether this is the main process, which writes files."""
         return self.share[0] == 0
 
     def on_first(self, work: Callable[[], T]) -> T:
-        """Let the first process work; all get its answer, or its `LoopeError`."""
+        """Call `work` on the main process; all processes get its result, or its `LoopeError`."""
         if self.share[1] == 1:
             return work()
-        from accelerate.utils import broadcast_object_list
-
         outcome: list[Any] = [None, None]
         if self.first:
             try:
@@ -70,31 +68,25 @@ class Distributed:
         return outcome[0]  # type: ignore[no-any-return]
 
     def sums(self, *numbers: Tensor | float) -> list[float]:
-        """Each number summed over the processes: one exchange, the same answer for all."""
+        """Sum each number over the processes, in one exchange."""
         values = torch.stack([torch.as_tensor(number, dtype=self.wide, device=self.device) for number in numbers])
         if self.share[1] > 1:
             torch.distributed.all_reduce(values)
         return values.tolist()
 
     def same_buffers(self, model: nn.Module) -> None:
-        """Give all processes the first one's buffers: batch norms see different shares of a batch."""
+        """Broadcast the main process's buffers: batch norms see different shares of a batch."""
         if self.share[1] > 1:
             for buffer in model.buffers():
                 torch.distributed.broadcast(buffer, src=0)
 
 
 def _accelerator(precision: str, accumulate: int, trackers: list[str] | None, folder: Path | None) -> Accelerator:
-    try:
-        from accelerate import Accelerator
-        from accelerate.state import AcceleratorState
-        from accelerate.utils import GradientAccumulationPlugin
-    except ImportError:
-        raise MissingPackageError("Training needs accelerate: pip install 'loope[train]'.") from None
     mixed = MIXED[precision]
     if AcceleratorState._shared_state and AcceleratorState().mixed_precision != mixed:
-        AcceleratorState._reset_state()  # it is one for the whole process, which may train with several precisions
+        AcceleratorState._reset_state()  # it is global, and a process may train with several precisions
     alone = not torch.distributed.is_initialized()
-    # Without a GPU accelerate must be told, or processes that torchrun started would not find each other.
+    # Without a GPU, accelerate needs `cpu=True` to connect processes started by torchrun.
     cpu = not torch.accelerator.is_available()
     plugin = GradientAccumulationPlugin(num_steps=accumulate, sync_with_dataloader=False)
     try:
@@ -113,6 +105,6 @@ def _accelerator(precision: str, accumulate: int, trackers: list[str] | None, fo
 
 
 def _leave() -> None:
-    """The group's threads must not outlive the interpreter."""
+    """Destroy the process group: its threads must not outlive the interpreter."""
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()

@@ -1,4 +1,4 @@
-"""Scores of a model over all of a split, every sample exactly once, however many processes share it."""
+"""Score a model on a split, each sample exactly once, on any number of processes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from accelerate.utils import convert_to_fp32
 from torch import Tensor, nn
 
 from loope.core.errors import one_of, require
@@ -16,19 +17,19 @@ from loope.lab.engine.tasks import Task
 
 
 def evaluate(model: nn.Module, task: Task, source: Source, *, precision: str = "float32") -> dict[str, Any]:
-    """Score a model; it is moved to the device of this process, and its modes (train, eval) are left as they were.
+    """Score a model. It is moved to the device of this process; its train and eval modes are restored.
 
     Args:
-        model: gives the outputs that the task's metrics take.
-        task: what a batch means.
-        source: the split; the processes of `accelerate launch` or torchrun share it.
+        model: returns what the task's metrics take.
+        task: loss and metrics.
+        source: the split, shared by the processes of `accelerate launch` or torchrun.
         precision: "float32", "bfloat16" or "float16", by autocast.
 
     Returns:
-        The numbers of `task.metrics()` by name, as plain floats; larger tensors as nested lists.
+        Scores of `task.metrics()` by name, as floats; larger tensors as nested lists.
 
     Raises:
-        LoopeError: if the source does not give every sample once, or the task's headline is not among its metrics.
+        LoopeError: if the source does not yield each sample once, or the task's headline is not among its metrics.
     """
     one_of("precision", precision, PRECISIONS)
     distributed = Distributed(precision)
@@ -48,15 +49,13 @@ def scores(
     source: Source,
     before: Callable[[int], None] = lambda step: None,
 ) -> dict[str, Any]:
-    """As `evaluate`, by these processes; all call `before` before each step. The model is left in eval mode."""
-    from accelerate.utils import convert_to_fp32
-
+    """Score a model as `evaluate` does, calling `before` ahead of each step. Leaves the model in eval mode."""
     distributed.same_buffers(model)
     model.eval()
     metrics = task.metrics().to(distributed.device)
     seen = 0
     batches = iter(source.batches(0, 0, distributed.share))
-    for step in range(source.steps):  # not `for batch in batches`: a process may have no share in some of them
+    for step in range(source.steps):  # not `for batch in batches`: a process may have no share of some batches
         before(step)
         batch = next(batches, (torch.empty(0),) * 2)
         inputs, targets = (part.to(distributed.device, non_blocking=True) for part in batch)
@@ -67,7 +66,7 @@ def scores(
             with distributed.accelerator.autocast():
                 output = model(inputs)
             metrics.update(convert_to_fp32(output), targets)
-    # A source may leave out images that cannot be read; each process counts those of its share.
+    # A source may skip unreadable images; each process counts those of its share.
     total, bad = distributed.sums(seen, getattr(source, "bad_images", 0))
     require(
         0 < source.samples - bad <= total <= source.samples,

@@ -1,4 +1,4 @@
-"""One process at a time trains into a folder."""
+"""Lock a folder so that only one process trains into it."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from pathlib import Path
 from loope.core.errors import LoopeError, require
 from loope.core.files import make_folder
 
-LOOKS = (0.01, 0.03, 0.1, 0.3)  # seconds to wait for one that only looks
-OWNER_ONLY = 0o600  # who may read a lock file can lock it, and so keep its owner out
-# Not through a link, and without waiting for the other end of a pipe.
+LOOKS = (0.01, 0.03, 0.1, 0.3)  # seconds between attempts, while another process checks the lock
+OWNER_ONLY = 0o600  # whoever may read a lock file can lock it, and so keep its owner out
+# Do not follow links or wait for the other end of a pipe.
 _PLAIN = os.O_NOFOLLOW | os.O_NONBLOCK
-_HELD: set[Path] = set()  # the system lets a process take its own lock twice, and lose it by closing the second
+_HELD: set[Path] = set()  # a process could lock twice, and would lose the lock by closing the second handle
 
 
 class RunningElsewhereError(LoopeError):
-    """Another process trains into the folder."""
+    """Another process is training into the folder."""
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold `folder/lock` for this process. The system frees it when the process ends, however it ends.
+    """Hold `folder/lock` for this process. The system releases it when the process ends, for whatever reason.
 
-    A record lock, not `flock`: children that outlive a killed process, such as loader workers, do not inherit it.
+    A record lock, not `flock`: child processes such as loader workers do not inherit it.
 
     Raises:
-        RunningElsewhereError: if a process holds it already; the message names it.
-        LoopeError: if it is no file that this user may lock.
+        RunningElsewhereError: if another process holds it; the message names the process.
+        LoopeError: if this user cannot lock the file.
     """
     make_folder(folder)
     path = _path(folder)
@@ -51,19 +51,19 @@ def locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         _HELD.discard(path)
-        os.close(file)  # and with it the lock
+        os.close(file)  # releases the lock
 
 
 def _path(folder: Path) -> Path:
-    """Of the lock; the folder may be reached through links, the lock itself may not be one."""
+    """Return the path of the lock. Links to the folder are resolved; the lock itself must not be one."""
     return folder.resolve() / "lock"
 
 
 def _open(path: Path) -> int:
-    """Open the lock of a folder, and make it its owner's alone.
+    """Open the lock file and make it accessible to its owner only.
 
     Raises:
-        LoopeError: if it is not a file, or another user's.
+        LoopeError: if it is not a regular file, or belongs to another user.
     """
     try:
         file = os.open(path, os.O_RDWR | os.O_CREAT | _PLAIN, OWNER_ONLY)
@@ -87,7 +87,7 @@ def _open(path: Path) -> int:
 
 
 def _take(file: int) -> bool:
-    """Take the lock; a process that only looks has it for a moment, so one that is held is tried a few times."""
+    """Take the lock, trying a few times: a process that calls `is_locked` holds it for a moment."""
     for pause in (0.0, *LOOKS):
         time.sleep(pause)
         try:
@@ -99,12 +99,12 @@ def _take(file: int) -> bool:
 
 
 def is_locked(folder: Path) -> bool:
-    """Whether a process, this one or another of the same user, trains into the folder now.
+    """Return whether a process of this user is training into the folder.
 
-    Looking takes a shared lock for a moment: several may look at once. Other users cannot look.
+    Takes a shared lock for a moment, so several processes can check at once. Other users cannot check.
     """
     path = _path(folder)
-    if path in _HELD:  # this process would lose its own lock by closing another handle of the file
+    if path in _HELD:  # closing another handle would release this process's own lock
         return True
     try:
         file = os.open(path, os.O_RDONLY | _PLAIN)

@@ -1,7 +1,7 @@
-"""The steps of a run. One that is killed at any moment goes on to the same weights, bit for bit (CPU, same threads).
+"""The training loop. A run killed at any moment resumes to the same weights, bit for bit (CPU, same threads).
 
-What makes it so: batches are a function of (epoch, step), and so is the learning rate; randomness is seeded anew for
-every batch; and a checkpoint holds the rest: weights, buffers, what the optimizer remembers, partial sums.
+Batches and the learning rate are functions of (epoch, step), all generators are reseeded for every batch, and a
+checkpoint holds the rest: weights, buffers, optimizer state and partial sums.
 """
 
 from __future__ import annotations
@@ -10,35 +10,33 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from loope.core.errors import LoopeError
+from loope.lab.data.batches import Batch, Source
+from loope.lab.engine.checkpoint import Checkpoints, Saved
+from loope.lab.engine.distributed import Distributed
 from loope.lab.engine.evaluation import scores
 from loope.lab.engine.optimizer import create_optimizer, restore, set_learning_rate, state_tensors
+from loope.lab.engine.progress import Display
+from loope.lab.engine.recipe import Recipe
 from loope.lab.engine.schedule import learning_rate
 from loope.lab.engine.seeding import reseed
 from loope.lab.engine.signals import Interrupted, Interrupts
+from loope.lab.engine.state import State
+from loope.lab.engine.tasks import Task
 
-if TYPE_CHECKING:
-    from loope.lab.data.batches import Batch, Source
-    from loope.lab.engine.checkpoint import Checkpoints, Saved
-    from loope.lab.engine.distributed import Distributed
-    from loope.lab.engine.progress import Display
-    from loope.lab.engine.recipe import Recipe
-    from loope.lab.engine.state import State
-    from loope.lab.engine.tasks import Task
-
-LOOK_ON_GPU = 10  # steps: reading a number off a GPU waits for it, so that is done now and then
-LOG_EVERY = 50  # steps between points of a tracker's loss curve
-WRITING = 1 / 20  # the largest share of the time that checkpoints within epochs may take
-EVALUATION = -1  # in place of a process's number, to seed evaluations apart from steps
+LOOK_ON_GPU = 10  # steps between synchronisations: reading a number from a GPU waits for it
+LOG_EVERY = 50  # steps between logged losses
+WRITING = 1 / 20  # largest share of time spent writing checkpoints within epochs
+EVALUATION = -1  # used as rank, so that evaluations and steps get different seeds
 
 
 class Objective(nn.Module):
-    """The loss as a module: accelerate wraps this for processes and precisions, and leaves the model as it is."""
+    """Wrap model and loss as a module, so that accelerate wraps this module instead of the model."""
 
     def __init__(self, model: nn.Module, task: Task):
         super().__init__()
@@ -46,13 +44,13 @@ class Objective(nn.Module):
         self.task = task
 
     def forward(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        """A scalar."""
+        """Return the loss, a scalar."""
         return self.task.loss(self.model, inputs, targets)
 
 
 @dataclass
 class Loop:
-    """A run from wherever its state is to the end; `train` says what the fields mean."""
+    """Train from the current state to the end; the fields are documented in `train`."""
 
     distributed: Distributed
     model: nn.Module
@@ -81,11 +79,11 @@ class Loop:
 
     @property
     def done(self) -> int:
-        """Optimizer steps taken in all."""
+        """Total number of optimizer steps taken."""
         return self.state.epoch * self.steps + self.state.step
 
     def restore(self, saved: Saved) -> None:
-        """Take up weights, the optimizer's memory and the gradient scaler; the rest is in the state."""
+        """Restore weights, optimizer state and gradient scaler."""
         self.model.load_state_dict(saved.tensors["weights"])
         restore(self._optimizer, self.model, saved.tensors["optimizer"])
         if self.state.scaler is not None:
@@ -93,11 +91,12 @@ class Loop:
         self._saved = saved.name
 
     def run(self) -> None:
-        """All that is left.
+        """Run the remaining epochs.
 
         Raises:
-            Interrupted: after saving, if someone asked to stop.
-            LoopeError: if the loss is not finite, a checkpoint cannot be written, or a source does not keep its word.
+            Interrupted: after saving, if a signal asked to stop.
+            LoopeError: if the loss is not finite, a checkpoint cannot be written, or a source
+                breaks its contract.
         """
         while self.state.epoch < self.recipe.epochs:
             if self.state.step < self.steps:
@@ -105,16 +104,16 @@ class Loop:
             self._evaluate()
 
     def _train(self) -> None:
-        """The steps that are left of the epoch."""
+        """Run the remaining steps of the epoch."""
         state, recipe, processes = self.state, self.recipe, self.distributed.share[1]
         batches = iter(self.train_source.batches(state.epoch, state.step * recipe.accumulate, self.distributed.share))
         self._objective.train()
-        unseen: list[Tensor] = []  # losses since the last look, one for each step
+        unseen: list[Tensor] = []  # losses of the steps since the last synchronisation
         while state.step < self.steps:
             set_learning_rate(self._optimizer, learning_rate(recipe, self.done, self.steps))
             unseen.append(self._gradients(batches) / processes)
             look, stop, due = self._is_look(), 0.0, 0.0
-            if look:  # before the step: on a CPU, where each is looked at, nothing infinite reaches the weights
+            if look:  # before the step: on a CPU, an infinite loss never reaches the weights
                 *losses, stop, due = self.distributed.sums(*unseen, self.interrupts.asked, self._is_due())
                 for step, each in enumerate(losses, self.done + 2 - len(losses)):
                     self._check(math.isfinite(each), f"The loss is {each}", step)
@@ -158,7 +157,7 @@ class Loop:
         return torch.stack(losses).to(self.distributed.wide).mean()
 
     def _evaluate(self) -> None:
-        """End the epoch: score, note, save."""
+        """Finish the epoch: evaluate, record, save."""
         state = self.state
         reseed(self.distributed.device, self.seed, state.epoch, EVALUATION)
 
@@ -177,23 +176,23 @@ class Loop:
         self._save()
 
     def _is_look(self) -> bool:
-        """Whether the step at hand is one of those whose numbers are read, the same ones whenever the run began."""
+        """Return whether the current step synchronises; independent of where the run was resumed."""
         step = self.state.step + 1
         asked = self.checkpoint_steps is not None and step % self.checkpoint_steps == 0
         return step % self._look_every == 0 or step == self.steps or asked
 
     def _is_due(self) -> bool:
-        """Whether to save after the step at hand; the first process speaks for all."""
+        """Return whether to save after the current step; the main process decides."""
         step = self.state.step + 1
         if not self.distributed.first or step == self.steps:
-            return False  # the epoch's end saves in any case
+            return False  # the end of an epoch always saves
         if self.checkpoint_steps is not None and step % self.checkpoint_steps == 0:
             return True
         pause = max(self.checkpoint_seconds, self._write_took / WRITING)
         return time.perf_counter() - self._written > pause
 
     def _save(self) -> None:
-        """A checkpoint of this moment, unless there is one."""
+        """Write a checkpoint of the current state, unless it exists."""
         if self._saved == self.state.name:
             return
         finite = torch.stack([parameter.isfinite().all() for parameter in self.model.parameters()]).all()
@@ -204,7 +203,7 @@ class Loop:
         self.distributed.on_first(self._write)
         self._saved, self._written = self.state.name, time.perf_counter()
         self._write_took = self._written - self._mark
-        self._mark = self._written  # what writing takes is in no account: it comes after the account is written
+        self._mark = self._written  # the time spent writing is not counted: the state is already on disk
 
     def _write(self) -> None:
         tensors = {"weights": self.model.state_dict(), "optimizer": state_tensors(self._optimizer, self.model)}
@@ -227,11 +226,11 @@ class Loop:
         )
 
     def _place(self, step: int) -> str:
-        """In words, a step counted from 1 over the run."""
+        """Describe a step, counted from 1 over the whole run."""
         return f"step {(step - 1) % self.steps + 1} of epoch {(step - 1) // self.steps + 1}"
 
     def _tick(self, training: bool = False) -> None:
-        """Book the time since the last call."""
+        """Add the time since the last call."""
         now = time.perf_counter()
         self.state.seconds += now - self._mark
         self.state.training += now - self._mark if training else 0.0

@@ -1,25 +1,26 @@
-"""Adam and AdamW: who decays, whose rate is scaled, and their state as named tensors."""
+"""Adam and AdamW with weight decay and layer decay, and their state as named tensors."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from timm.optim import param_groups_layer_decay, param_groups_weight_decay
 from torch import Tensor, nn
 from torch.optim import Adam, AdamW, Optimizer
 
-from loope.core.errors import MissingPackageError, require
+from loope.core.errors import require
 from loope.lab.engine.recipe import Recipe
 
 
 def create_optimizer(model: nn.Module, recipe: Recipe) -> Optimizer:
-    """The recipe's optimizer over all parameters that take gradients.
+    """Create the recipe's optimizer over all trainable parameters.
 
-    Weight decay leaves out biases, norms and what the model's `no_weight_decay()` names. For layer decay the model's
-    `group_matcher` says which layer a parameter belongs to. Both are timm's conventions, and timm's code.
+    Weight decay skips biases, norms and parameters listed by the model's `no_weight_decay()`. Layer decay uses the
+    model's `group_matcher`. Both follow timm.
 
     Raises:
-        LoopeError: if nothing takes a gradient, or layer decay is asked of a model that does not know its layers.
+        LoopeError: if no parameter is trainable, or layer decay is requested for a model without `group_matcher`.
     """
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     require(
@@ -33,10 +34,6 @@ def create_optimizer(model: nn.Module, recipe: Recipe) -> Optimizer:
 def _groups(model: nn.Module, recipe: Recipe, trained: list[nn.Parameter]) -> list[dict[str, Any]]:
     if not recipe.weight_decay and recipe.layer_decay is None:
         return [{"params": trained}]
-    try:
-        from timm.optim import param_groups_layer_decay, param_groups_weight_decay
-    except ImportError:
-        raise MissingPackageError("Weight decay and layer decay need timm: pip install 'loope[train]'.") from None
     still = model.no_weight_decay() if hasattr(model, "no_weight_decay") else ()  # type: ignore[operator]
     if recipe.layer_decay is None:
         return list(param_groups_weight_decay(model, recipe.weight_decay, no_weight_decay_list=still))
@@ -50,13 +47,13 @@ def _groups(model: nn.Module, recipe: Recipe, trained: list[nn.Parameter]) -> li
 
 
 def set_learning_rate(optimizer: Optimizer, rate: float) -> None:
-    """Give every group its rate: `rate` times the group's scale, which layer decay sets."""
+    """Set the learning rate of every group: `rate` times the scale set by layer decay."""
     for group in optimizer.param_groups:
         group["lr"] = rate * group.get("lr_scale", 1.0)
 
 
 def state_tensors(optimizer: Optimizer, model: nn.Module) -> dict[str, Tensor]:
-    """All that Adam remembers, as "parameter.entry": tensor. Rates and the like follow from recipe and step."""
+    """Return the optimizer state as "parameter.entry": tensor. Learning rates follow from recipe and step."""
     return {
         f"{name}.{entry}": value
         for name, parameter in model.named_parameters()
@@ -65,7 +62,7 @@ def state_tensors(optimizer: Optimizer, model: nn.Module) -> dict[str, Tensor]:
 
 
 def restore(optimizer: Optimizer, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Let the optimizer remember what `state_tensors` gave; the model has the same parameters."""
+    """Restore optimizer state returned by `state_tensors` for a model with the same parameters."""
     ordered = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     number = {id(parameter): place for place, parameter in enumerate(ordered)}
     places = {name: number.get(id(parameter)) for name, parameter in model.named_parameters()}

@@ -1,6 +1,6 @@
-"""What a run shows of itself, on stderr: bars on a terminal, elsewhere a line now and then and for each epoch.
+"""Show the progress of a run on stderr: bars on a terminal, plain lines elsewhere.
 
-A run in a process of its own tells another one through a file instead.
+A run in a separate process reports its progress through a file instead.
 """
 
 from __future__ import annotations
@@ -15,25 +15,28 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
 from loope.core.files import write_atomic
 
 if TYPE_CHECKING:
     from loope.lab.engine.state import State
 
 EVERY = 5.0  # seconds between plain lines
-TOLD_EVERY = 1.0  # seconds between looks of another process
+TOLD_EVERY = 1.0  # seconds between writes of the progress file
 
 
 class Display:
-    """Shows nothing; the base of those that do.
+    """Show nothing; base class of the displays.
 
     Args:
-        name: of the run.
-        epochs: of the run.
-        steps: of an epoch.
-        images: of a step.
+        name: name of the run.
+        epochs: epochs of the run.
+        steps: steps per epoch.
+        images: images per step.
         headline: the metric to show.
-        state: where the run begins, or goes on.
+        state: where the run starts or resumes.
     """
 
     def __init__(self, name: str, epochs: int, steps: int, images: int, headline: str, state: State):
@@ -46,7 +49,7 @@ class Display:
         self._began = time.perf_counter()
 
     def show(self, state: State) -> None:
-        """Called after a step, and after an epoch and its evaluation."""
+        """Update after a step, or after an epoch and its evaluation."""
 
     def __enter__(self) -> Display:
         return self
@@ -55,15 +58,15 @@ class Display:
         pass
 
     def done(self, state: State) -> int:
-        """Steps taken in all."""
+        """Return the total number of steps taken."""
         return state.epoch * self.steps + state.step
 
     def speed(self, state: State) -> float:
-        """Images a second, while training."""
+        """Return training images per second."""
         return self.done(state) * self.images / state.training if state.training else 0.0
 
     def scores(self, state: State) -> str:
-        """The epoch's loss so far, the last metric, images a second."""
+        """Return the mean loss of the epoch, the last metric and images per second, as text."""
         last = state.history[-1] if state.history else {}
         told = [f"loss {state.loss / state.step if state.step else last.get('loss', 0.0):.4f}"]
         if last:
@@ -71,19 +74,19 @@ class Display:
         return "  ".join([*told, f"{self.speed(state):,.0f} images/s"])
 
     def left(self, state: State) -> str:
-        """Time until the end, if all goes on as in this session, evaluations included."""
+        """Return the remaining time, estimated from this session, evaluations included."""
         done = self.done(state)
         rate = (time.perf_counter() - self._began) / max(1, done - self._before)
         return f"{timedelta(seconds=round(rate * (self.epochs * self.steps - done)))} left"
 
 
 class Lines(Display):
-    """Plain lines, for files and pipes."""
+    """Print plain lines, for files and pipes."""
 
     _last = 0.0
 
     def show(self, state: State) -> None:
-        """A line if an epoch has ended or some seconds have passed."""
+        """Print a line at the end of an epoch, or after `EVERY` seconds."""
         now = time.perf_counter()
         if state.step and now - self._last < EVERY:
             return
@@ -95,12 +98,9 @@ class Lines(Display):
 
 
 class Bars(Display):
-    """Two bars: the run and its present epoch."""
+    """Show two bars: the run and its current epoch."""
 
     def __init__(self, name: str, epochs: int, steps: int, images: int, headline: str, state: State):
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
         super().__init__(name, epochs, steps, images, headline, state)
         columns = (
             TextColumn("{task.description}"),
@@ -120,7 +120,7 @@ class Bars(Display):
         self._bars.stop()
 
     def show(self, state: State) -> None:
-        """Move both bars."""
+        """Update both bars."""
         self._bars.update(self._run, completed=self.done(state), told=self.left(state))
         number = min(state.epoch + 1, self.epochs)
         description = f"epoch {number}/{self.epochs}"
@@ -128,7 +128,7 @@ class Bars(Display):
 
 
 class Told(NamedTuple):
-    """How far a run is, as told to another process: optimizer steps done and in all, and the scores in words."""
+    """Progress of a run as read by another process: steps done, total steps, and scores as text."""
 
     done: int
     total: int
@@ -136,7 +136,7 @@ class Told(NamedTuple):
 
 
 class ProgressFile(Display):
-    """Keeps a small file up to date, for a process that watches several runs."""
+    """Write progress to a small file, for a process that watches several runs."""
 
     _last = 0.0
 
@@ -145,13 +145,13 @@ class ProgressFile(Display):
         self.file = file
 
     def show(self, state: State) -> None:
-        """Write, if an epoch has ended or a second has passed."""
+        """Write at the end of an epoch, or after `TOLD_EVERY` seconds."""
         now = time.perf_counter()
         if state.step and now - self._last < TOLD_EVERY:
             return
         self._last = now
         told = Told(self.done(state), self.epochs * self.steps, f"{self.scores(state)}  {self.left(state)}")
-        with suppress(OSError):  # a full disk: what is told is not worth the run
+        with suppress(OSError):  # a full disk must not stop the run
             write_atomic(self.file, json.dumps(told._asdict()), durable=False)
 
     def __exit__(self, *error: object) -> None:
@@ -160,7 +160,7 @@ class ProgressFile(Display):
 
 
 def read_progress(file: Path) -> Told | None:
-    """What a `ProgressFile` says, or None if no run tells anything there."""
+    """Read a file written by `ProgressFile`; None if there is none."""
     try:
         return Told(**json.loads(file.read_text()))
     except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError, TypeError):
@@ -168,7 +168,7 @@ def read_progress(file: Path) -> Told | None:
 
 
 def display_class(wanted: bool | Path) -> Callable[..., Display]:
-    """Bars if someone looks at a terminal, lines if not, a file if one is named, nothing if it is not wanted."""
+    """Choose the display: a file if a path is given, bars on a terminal, lines elsewhere, nothing for False."""
     if isinstance(wanted, Path):
         return partial(ProgressFile, file=wanted)
     if not wanted:

@@ -1,4 +1,4 @@
-"""How to train: numbers and names that fit in JSON, checked when written down."""
+"""Training hyperparameters, checked on construction and convertible to JSON."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ TRAINED = ("all", "encoder")
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How a model is trained. The data side reads `batch_size`, `mixup`, `cutmix` and `augment`; the engine the rest.
+    """Training hyperparameters. Data sources read `batch_size`, `mixup`, `cutmix` and `augment`, the engine the rest.
 
     Args:
         epochs: passes over the training data.
-        batch_size: samples of a global batch, shared by all processes.
+        batch_size: global batch size over all processes.
         optimizer: "adam" or "adamw".
         lr: peak learning rate.
-        min_lr: learning rate of the last step; the paper's runs go from 1e-3 to 2.5e-5.
-        warmup: epochs, or a part of one, over which the learning rate rises to its peak.
-        weight_decay: not applied to biases, norms and what the model says does not decay.
-        layer_decay: factor on the learning rate from each layer to the one before it; None for one rate everywhere.
-        clip: largest norm of all gradients together; None for no limit.
-        accumulate: batches whose gradients make one step; an epoch leaves out those that do not fill a step.
+        min_lr: learning rate of the last step; the paper decays from 1e-3 to 2.5e-5.
+        warmup: epochs, possibly fractional, of linear warmup.
+        weight_decay: not applied to biases, norms and parameters that the model excludes.
+        layer_decay: learning-rate factor from each layer to the one before it; None for a uniform rate.
+        clip: maximum global gradient norm; None for no limit.
+        accumulate: batches accumulated into one step; an epoch drops an incomplete last step.
         precision: "float32", "bfloat16" or "float16" (on a GPU), by autocast: weights stay in float32.
-        label_smoothing: share of a target's weight that is spread over all classes.
-        mixup: strength (alpha) of mixup, 0 for none.
-        cutmix: strength (alpha) of cutmix, 0 for none.
-        augment: name of the augmentation; the data knows which there are.
+        label_smoothing: target weight spread over all classes.
+        mixup: alpha of mixup; 0 to disable.
+        cutmix: alpha of cutmix; 0 to disable.
+        augment: name of the augmentation, checked by the data source.
         train: "all", or "encoder" for the attached encoder's parameters alone.
 
     Examples:
@@ -42,7 +42,7 @@ class Recipe:
         loope.core.errors.LoopeError: `lr` must be a positive number, got 0.
 
     Raises:
-        LoopeError: for a value that cannot be.
+        LoopeError: for an invalid value.
     """
 
     epochs: int
@@ -90,5 +90,5 @@ class Recipe:
             require(decay <= 1, f"`layer_decay` must be at most 1, got {decay:g}; 0.75 is usual.")
 
     def to_json(self) -> dict[str, Any]:
-        """All fields by name."""
+        """Return all fields by name."""
         return asdict(self)

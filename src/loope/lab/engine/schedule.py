@@ -1,4 +1,4 @@
-"""The learning rate of each optimizer step: a rise, then half a cosine. A function of the step alone, without state."""
+"""Learning-rate schedule: linear warmup, then cosine decay. A stateless function of the step."""
 
 import math
 
@@ -6,10 +6,10 @@ from loope.lab.engine.recipe import Recipe
 
 
 def learning_rate(recipe: Recipe, step: int, steps_per_epoch: int) -> float:
-    """The learning rate of optimizer step `step`, counted from 0 over the whole run.
+    """Return the learning rate of optimizer step `step`, counted from 0 over the whole run.
 
-    It rises in equal steps over the `w` = warmup x steps_per_epoch first steps, a number that may have a fraction,
-    reaches `lr` at `w`, and falls along a cosine to `min_lr` at the last step.
+    It rises linearly over the first `w` = warmup x steps_per_epoch steps (`w` may be fractional), reaches `lr` at `w`,
+    and follows a cosine down to `min_lr` at the last step.
 
     Examples:
         >>> recipe = Recipe(epochs=2, lr=1.0, min_lr=0.0, warmup=0.5)

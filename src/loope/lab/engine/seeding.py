@@ -1,4 +1,4 @@
-"""Randomness of a step (dropout, drop path) as a function of where the step is: no generator's past matters."""
+"""Seed dropout and drop path from the position in the run, so that no generator state has to be saved."""
 
 import hashlib
 import random
@@ -8,9 +8,9 @@ import torch
 
 
 def reseed(device: torch.device, *place: int) -> None:
-    """Seed Python's, numpy's and torch's generators, that of `device` included, by numbers that name a place in a run.
+    """Seed the generators of Python, NumPy and torch, including that of `device`, from a position in the run.
 
-    Some microseconds. Not `torch.manual_seed`: it would queue a call, with its stack, for every GPU library not in use.
+    Takes microseconds. Not `torch.manual_seed`, which queues a call, with its stack, for every unused GPU backend.
     """
     digest = hashlib.blake2b(repr(place).encode(), digest_size=8).digest()
     seed = int.from_bytes(digest, "little")

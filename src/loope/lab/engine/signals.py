@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the step is finished, the state saved, and the run can go on later."""
+"""Handle Ctrl-C and SIGTERM: finish the step, save, and stop."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 
 from loope.core.errors import LoopeError
 
-PATIENCE = 2.0  # seconds; a launcher such as torchrun hands the same Ctrl-C on, so a process may see it twice at once
+PATIENCE = 2.0  # seconds; launchers such as torchrun forward Ctrl-C, so a process may receive it twice
 
 
 class Interrupted(LoopeError):  # noqa: N818  (the run is not wrong)
-    """Training was stopped by Ctrl-C or SIGTERM, its state is saved, and the same command goes on from there."""
+    """Training was stopped by Ctrl-C or SIGTERM and saved; the same command resumes it."""
 
 
 class Interrupts:
-    """While open, the first Ctrl-C or SIGTERM is noted in `asked`; another Ctrl-C, later, stops at once.
+    """Record the first Ctrl-C or SIGTERM in `asked`; a later second Ctrl-C stops at once.
 
-    Signals reach the main thread only: in another one nothing is changed, and `asked` stays False.
+    Signals reach only the main thread: in other threads nothing is installed and `asked` stays False.
     """
 
     def __init__(self) -> None:

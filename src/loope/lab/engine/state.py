@@ -1,4 +1,4 @@
-"""Where a run is, what it has seen, and whether it is the run that a checkpoint is of."""
+"""State and result of a run, and the check that a checkpoint belongs to it."""
 
 from __future__ import annotations
 
@@ -7,30 +7,28 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from torch import nn
 
 from loope.core.errors import LoopeWarning, require
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from loope.lab.engine.checkpoint import Saved
+from loope.lab.engine.checkpoint import Saved
 
 
 @dataclass
 class State:
-    """All of a run that is not a tensor.
+    """Everything of a run that is not a tensor.
 
     Attributes:
-        identity: what the run was started with; see `differences`.
+        identity: settings the run was started with; see `check_same`.
         epoch: epochs finished.
-        step: optimizer steps taken in the present epoch; after the last of them the epoch still lacks its evaluation.
-        loss: sum of the losses of these steps.
-        seconds: spent on training and evaluation so far.
-        training: seconds spent on training steps alone.
-        history: an entry for each finished epoch.
+        step: optimizer steps taken in the current epoch; the evaluation follows the last one.
+        loss: sum of the losses of those steps.
+        seconds: time spent on training and evaluation.
+        training: seconds spent on training steps.
+        history: one entry per finished epoch.
         best: epoch, metrics and checkpoint of the best epoch so far.
-        scaler: state of the gradient scaler, with float16.
+        scaler: state of the gradient scaler (float16).
     """
 
     identity: dict[str, Any]
@@ -45,11 +43,11 @@ class State:
 
     @property
     def name(self) -> str:
-        """The name of the checkpoint of this moment, as `loope.lab.engine.checkpoint.NAME` reads it."""
+        """Name of the checkpoint of this state; `loope.lab.engine.checkpoint.NAME` matches it."""
         return f"epoch-{self.epoch:05}-step-{self.step:07}"
 
     def end_epoch(self, lr: float, steps: int, metrics: dict[str, Any], headline: str) -> None:
-        """Note a finished epoch, and whether it is the best so far."""
+        """Record a finished epoch, and update the best one."""
         entry = {"epoch": self.epoch + 1, "loss": self.loss / steps, "lr": lr, "metrics": metrics}
         self.history.append({**entry, "seconds": self.seconds})
         self.epoch, self.step, self.loss = self.epoch + 1, 0, 0.0
@@ -57,7 +55,7 @@ class State:
             self.best = {"epoch": self.epoch, "metrics": metrics, "checkpoint": self.name}
 
     def to_json(self) -> dict[str, Any]:
-        """All fields by name."""
+        """Return all fields by name."""
         return asdict(self)
 
 
@@ -67,19 +65,19 @@ def _rank(score: float) -> float:
 
 @dataclass(frozen=True)
 class Result:
-    """What a finished run came to.
+    """Result of a finished run.
 
     Attributes:
         epochs: epochs trained.
         steps: optimizer steps taken.
         metrics: scores after the last epoch, by name.
         best: scores after the best epoch.
-        best_epoch: its number, from 1.
-        history: for each epoch its number, mean loss, last learning rate, metrics, and the seconds so far.
-        seconds: spent on training and evaluation, in all sessions.
-        images_per_second: while training.
-        weights: the file of the last weights.
-        best_weights: that of the best epoch's; None if it was damaged or removed while the run was stopped.
+        best_epoch: number of the best epoch, from 1.
+        history: number, mean loss, last learning rate, metrics and elapsed seconds of each epoch.
+        seconds: time spent on training and evaluation, over all sessions.
+        images_per_second: training throughput.
+        weights: file with the last weights.
+        best_weights: file with the weights of the best epoch; None if damaged or removed.
     """
 
     epochs: int
@@ -95,7 +93,7 @@ class Result:
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any], path: str = "") -> Iterator[str]:
-    """What differs between two nested dictionaries of plain values, in words.
+    """Describe the differences between two nested dictionaries of plain values.
 
     Examples:
         >>> list(differences({"seed": 0, "recipe": {"lr": 0.1, "epochs": 2}}, {"seed": 1, "recipe": {"lr": 0.1}}))
@@ -110,10 +108,10 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any], path: str = "") 
 
 
 def check_same(folder: Path, saved: Saved, identity: Mapping[str, Any], model: nn.Module) -> None:
-    """Refuse to go on with what was started with other settings, other data or another model.
+    """Check that a checkpoint belongs to this run: same settings, data and model.
 
-    Where data are too large to be read, times stand in for their content. A copy may have others, so these give a
-    `LoopeWarning` only. Runs of versions that kept no fingerprints go on.
+    Data too large to hash are compared by modification time. Copies may differ in it, so this only gives a
+    `LoopeWarning`. Checkpoints of versions without fingerprints are accepted.
 
     Raises:
         LoopeError: naming what differs.
@@ -141,6 +139,6 @@ def check_same(folder: Path, saved: Saved, identity: Mapping[str, Any], model: n
 
 
 def _without_times(identity: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Apart: what must be the same, and the times of the data."""
+    """Separate the modification times of the data from what must be equal."""
     data = {part: {k: v for k, v in each.items() if k != "times"} for part, each in identity["data"].items()}
     return {**identity, "data": data}, {part: each.get("times") for part, each in identity["data"].items()}

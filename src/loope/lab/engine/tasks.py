@@ -1,48 +1,46 @@
-"""What a batch means: the loss of a step and the scores of an evaluation."""
+"""Tasks: the loss of a training step and the metrics of an evaluation."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torchmetrics import Metric, MetricCollection
+from torchmetrics.classification import MulticlassAccuracy
 
-from loope.core.errors import MissingPackageError
 from loope.core.grid import as_size
 
-if TYPE_CHECKING:
-    from torchmetrics import Metric, MetricCollection
-
-    Scores: TypeAlias = Metric | MetricCollection
+Scores: TypeAlias = Metric | MetricCollection
 
 
 class Task(Protocol):
-    """What the engine asks of a task."""
+    """Interface of a task."""
 
     headline: str
-    """The metric by which the best checkpoint is chosen; higher is better."""
+    """Metric that selects the best checkpoint; higher is better."""
 
     def loss(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-        """The mean over the batch, a scalar to be minimised."""
+        """Return the mean loss over the batch, a scalar."""
         ...
 
     def metrics(self) -> Scores:
-        """A fresh metric or collection, which the engine updates with `model(inputs)` in float32 and the targets.
+        """Create a metric or collection, which the engine updates with `model(inputs)` in float32 and the targets.
 
-        What it computes is a dictionary with an entry `headline`, or one number, which then has that name.
+        It must compute a dictionary that contains `headline`, or a single number, which gets that name.
         """
         ...
 
 
 class Classification:
-    """One class an image: cross entropy, and top-1 accuracy; top-5 too from ten classes up.
+    """Image classification: cross entropy, top-1 accuracy, and top-5 accuracy from ten classes up.
 
-    Targets are `(B,)` int classes or, after mixup, `(B, num_classes)` float shares.
+    Targets are `(B,)` int classes or, after mixup, `(B, num_classes)` float probabilities.
 
     Args:
-        num_classes: how many classes there are.
-        label_smoothing: share of a target's weight that is spread over all classes.
+        num_classes: number of classes.
+        label_smoothing: target weight spread over all classes.
 
     Examples:
         >>> import torch
@@ -58,16 +56,11 @@ class Classification:
         self.label_smoothing = label_smoothing
 
     def loss(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Cross entropy, in float32 whatever the model computes in."""
+        """Return the cross entropy, computed in float32."""
         return F.cross_entropy(model(inputs).float(), targets, label_smoothing=self.label_smoothing)
 
     def metrics(self) -> Scores:
-        """Share of images whose class is the first, or among the first five, of the model's."""
-        try:
-            from torchmetrics import MetricCollection
-            from torchmetrics.classification import MulticlassAccuracy
-        except ImportError:
-            raise MissingPackageError("Scores need torchmetrics: pip install 'loope[train]'.") from None
+        """Create the top-1 and top-5 accuracies."""
         tops = (1, 5) if self.num_classes >= 10 else (1,)
         return MetricCollection(
             {f"top{top}": MulticlassAccuracy(self.num_classes, top_k=top, average="micro") for top in tops}
@@ -75,11 +68,11 @@ class Classification:
 
 
 class Bits:
-    """Several questions with yes or no: binary cross entropy over `(B, bits)` logits, against 0 or 1 each.
+    """Several binary questions: binary cross entropy over `(B, bits)` logits.
 
     Args:
-        scores: makes the metric, say `loope.ThreeCellScore`.
-        headline: which of its numbers picks the best epoch.
+        scores: creates the metric, for example `loope.ThreeCellScore`.
+        headline: the score that selects the best epoch.
     """
 
     def __init__(self, scores: Callable[[], Scores], headline: str = "average"):
@@ -87,5 +80,5 @@ class Bits:
         self.headline = headline
 
     def loss(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-        """The mean over bits and images, in float32 whatever the model computes in."""
+        """Return the mean over bits and images, computed in float32."""
         return F.binary_cross_entropy_with_logits(model(inputs).float(), targets.float())

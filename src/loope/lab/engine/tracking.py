@@ -1,4 +1,4 @@
-"""Curves for TensorBoard and its like, through accelerate."""
+"""Log to TensorBoard and other experiment trackers, through accelerate."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ PROJECT = "loope"
 
 
 def chosen(names: Sequence[str] | None) -> list[str]:
-    """The trackers to use: those named, or TensorBoard where it is installed.
+    """Return the trackers to use: the named ones, or TensorBoard if it is installed.
 
     Raises:
-        LoopeError: for a name that is none, or one that is not installed.
+        LoopeError: for an unknown tracker, or one that is not installed.
     """
     if names is None:
         return ["tensorboard"] if find_spec("tensorboard") else []
@@ -32,7 +32,7 @@ def chosen(names: Sequence[str] | None) -> list[str]:
 
 
 def begin(accelerator: Accelerator, name: str, folder: Path, config: Mapping[str, Any], step: int) -> None:
-    """Open the trackers of a run; one that goes on after `step` takes up its curves there, where the tracker can."""
+    """Start the trackers of a run; a resumed run continues its curves after `step`, if the tracker can."""
     number = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:12]
     options: dict[str, dict[str, Any]] = {
         "tensorboard": {"purge_step": step + 1},
@@ -40,11 +40,11 @@ def begin(accelerator: Accelerator, name: str, folder: Path, config: Mapping[str
         "mlflow": {"run_name": name},
         "trackio": {"name": f"{name}-{number}", "resume": "allow"},
     }
-    plain = {key: value for key, value in config.items() if value is not None}  # TensorBoard knows no None
+    plain = {key: value for key, value in config.items() if value is not None}  # TensorBoard does not accept None
     accelerator.init_trackers(PROJECT, plain, options)
 
 
 def end(accelerator: Accelerator) -> None:
-    """Close the trackers. Not `end_training`: it would part the processes, which may go on to something else."""
+    """Close the trackers. Not `end_training`, which would also destroy the process group."""
     for tracker in accelerator.trackers:
         tracker.finish()

@@ -1,4 +1,4 @@
-"""`train`: the run of a folder, from its beginning, from where it stopped, or just its result."""
+"""`train`: start, resume or read the run of a folder."""
 
 from __future__ import annotations
 
@@ -40,31 +40,31 @@ def train(
     trackers: Sequence[str] | None = None,
     progress: bool | Path = True,
 ) -> Result:
-    """Train a model into a folder. Called again, it goes on where it stopped, however it stopped; finished, it is done.
+    """Train a model into a folder. Calling it again resumes an interrupted run, or returns the finished result.
 
-    One process on a CPU, or many on several machines, as `accelerate launch` or torchrun starts them: they share each
-    batch, and only the first one touches the folder. Results do not depend on their number, but for dropout, which is
-    drawn anew in each, and batch norms, which see the share of one. What takes gradients is trained, the rest stays.
+    Runs in one process or in several started by `accelerate launch` or torchrun: they share each batch, and only the
+    main process writes files. Results do not depend on the number of processes, except for dropout, which is drawn in
+    each, and batch norm, which sees the share of one. Parameters that require gradients are trained.
 
     Args:
-        model: trained in place; at the end it has the last weights, in eval mode, on the device of its process.
-        task: what a batch means.
-        train_source: batches to learn from, all of `recipe.batch_size`.
-        valid_source: what the model is scored on after each epoch, all of it.
-        recipe: how to train.
-        folder: for checkpoints, curves and the lock; one for each run.
-        seed: of dropout and the like; the data and the first weights have seeds of their own.
-        name: shown, and given to trackers; the folder's by default.
-        checkpoint_seconds: time between checkpoints within an epoch; more for models that take long to write. Each
-            epoch ends with one.
-        checkpoint_steps: a checkpoint every so many steps of an epoch as well.
-        trackers: "tensorboard", "wandb", "mlflow", "trackio"; TensorBoard by default, where it is installed.
-        progress: whether to show bars, or lines where there is no terminal; or a file to tell another process by.
+        model: trained in place; ends with the last weights, in eval mode, on the device of its process.
+        task: loss and metrics.
+        train_source: training batches, all of `recipe.batch_size`.
+        valid_source: evaluated completely after each epoch.
+        recipe: hyperparameters.
+        folder: for checkpoints, logs and the lock; one per run.
+        seed: seed of dropout and drop path; data and initial weights are seeded by the caller.
+        name: shown, and passed to trackers; the folder's name by default.
+        checkpoint_seconds: time between checkpoints within an epoch, longer for models that are slow to write. Every
+            epoch ends with a checkpoint.
+        checkpoint_steps: also write a checkpoint every `checkpoint_steps` steps of an epoch.
+        trackers: "tensorboard", "wandb", "mlflow" or "trackio"; by default TensorBoard, if installed.
+        progress: show bars, or lines without a terminal; or a file that another process reads.
 
     Raises:
-        Interrupted: after Ctrl-C or SIGTERM: the step is finished, the state saved.
-        LoopeError: if another process trains into the folder, it holds a run with other settings or other data, the
-            loss is not finite, or the disk is full; checkpoints written before stay as they are.
+        Interrupted: after Ctrl-C or SIGTERM, once the step is finished and saved.
+        LoopeError: if another process trains into the folder, it holds a run with other settings or data, the loss is
+            not finite, or the disk is full; earlier checkpoints are kept.
     """
     folder, steps = Path(folder), train_source.steps // recipe.accumulate
     require(

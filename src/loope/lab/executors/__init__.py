@@ -1,4 +1,4 @@
-"""Many runs at once: on this machine, on Ray, on a SLURM cluster, behind one `submit`."""
+"""Run many jobs at once on this machine, on Ray or on a SLURM cluster, through one `submit`."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from loope.core.registry import Registry
 from loope.lab.executors.base import Executor, RunError
 from loope.lab.executors.local import LocalExecutor
 from loope.lab.executors.on_ray import RayExecutor
-from loope.lab.executors.serial import HereExecutor
+from loope.lab.executors.serial import SerialExecutor
 from loope.lab.executors.slurm import SlurmExecutor
 
 __all__ = ["Executor", "RunError", "create_executor"]
 
 _EXECUTORS: Registry[type[Executor]] = Registry("executor")
 _EXECUTORS.register("local")(LocalExecutor)
-_EXECUTORS.register("here")(HereExecutor)
+_EXECUTORS.register("here")(SerialExecutor)
 _EXECUTORS.register("ray")(RayExecutor)
 _EXECUTORS.register("slurm")(SlurmExecutor)
 
 
 def create_executor(on: str = "local", jobs: int | None = None, **options: Any) -> Executor:
-    """An executor by name, to be used as a context.
+    """Create an executor by name; use it as a context manager.
 
     Args:
         on: "local", "here" (in this process), "ray", "ray://host:port" or "slurm".
-        jobs: calls at a time; each executor has its own default.
-        options: of `LocalExecutor`, `HereExecutor`, `RayExecutor` or `SlurmExecutor`.
+        jobs: concurrent calls; each executor has its own default.
+        options: options of `LocalExecutor`, `SerialExecutor`, `RayExecutor` or `SlurmExecutor`.
 
     Examples:
         >>> import os, tempfile
@@ -38,7 +38,7 @@ def create_executor(on: str = "local", jobs: int | None = None, **options: Any) 
         ['a', 'b']
 
     Raises:
-        LoopeError: for an unknown name or option, or if what it needs is not installed.
+        LoopeError: for an unknown name or option, or if a package is missing.
     """
     name, address = ("ray", on) if on.startswith("ray://") else (on, None)
     executor: Executor = _EXECUTORS.create(name, {"jobs": jobs, "address": address}, options)

@@ -1,4 +1,4 @@
-"""What executors share: calls wait in line, each runs in a process of its own, a future tells how it ended."""
+"""Base classes of executors: calls are queued, and each runs in its own process."""
 
 from __future__ import annotations
 
@@ -16,53 +16,53 @@ from loope.core.errors import LoopeError, require
 
 Function = Callable[..., None]
 
-_ALL_AT_ONCE = 10_000  # threads at most; they only wait, and are made when needed
+_ALL_AT_ONCE = 10_000  # maximum number of threads; they only wait, and start on demand
 _LAST_LINES = 15
 
 
 class RunError(LoopeError):
-    """A submitted call did not come to its end; the message says how it ended and what it said last."""
+    """A submitted call failed; the message says how it ended and shows its last output."""
 
 
 class Job(ABC):
-    """A call under way in another process."""
+    """A call running in another process."""
 
     @abstractmethod
     def wait(self) -> None:
-        """Return when the call has.
+        """Wait for the call to return.
 
         Raises:
-            RunError: if it raised an error, or its process was lost.
+            RunError: if it raised an error or its process was lost.
         """
 
     @abstractmethod
     def stop(self, kill: bool) -> None:
-        """Ask it to save and end, or end it at once; it may have ended by itself."""
+        """Ask the call to save and stop, or kill it. It may have ended already."""
 
 
 class Executor(ABC):
-    """Runs functions, a context. Results travel through files: nothing comes back."""
+    """Run functions, as a context manager. Return values are discarded: results go through files."""
 
     @abstractmethod
     def submit(self, function: Function, *args: Any) -> Future[None]:
-        """Have `function(*args)` called; the future tells when it has returned, or holds the error."""
+        """Schedule `function(*args)`; the future completes when it returns, or holds its error."""
 
     def __enter__(self) -> Executor:
         return self
 
     @abstractmethod
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Leave nothing under way."""
+        """Wait for or stop all calls."""
 
 
 class ProcessExecutor(Executor):
-    """Runs functions in other processes, here or elsewhere.
+    """Run functions in other processes, on this machine or others.
 
-    Leaving the context cancels what is waiting and waits for what is under way. After an error or Ctrl-C, what is under
-    way is first asked to save and end (the process sees SIGINT or SIGTERM); another Ctrl-C kills it.
+    Leaving the context cancels queued calls and waits for running ones. After an error or Ctrl-C, running calls are
+    first asked to save and stop (by SIGINT or SIGTERM); another Ctrl-C kills them.
 
     Args:
-        jobs: calls at a time; by default everything is handed on at once, to wait in the queue of the cluster.
+        jobs: concurrent calls; by default all are submitted at once, to wait in the cluster's queue.
     """
 
     def __init__(self, jobs: int | None):
@@ -73,14 +73,14 @@ class ProcessExecutor(Executor):
         self._stopped = False
 
     def submit(self, function: Function, *args: Any) -> Future[None]:
-        """Call `function(*args)` in another process, when it is its turn.
+        """Call `function(*args)` in another process.
 
         Args:
-            function: of a module that the other process can import.
-            args: plain data. Paths among them are absolute, or mean something else on another machine.
+            function: at the top level of a module that the other process can import.
+            args: plain data. Paths should be absolute.
 
         Returns:
-            a future that fails with `RunError` if the call does.
+            A future that fails with `RunError` if the call fails.
         """
         name, module = getattr(function, "__qualname__", repr(function)), getattr(function, "__module__", None)
         require(
@@ -91,10 +91,10 @@ class ProcessExecutor(Executor):
 
     @abstractmethod
     def _launch(self, function: Function, args: tuple[Any, ...]) -> Job:
-        """Hand a call to its process. One launch at a time."""
+        """Start the process of a call. Called by one thread at a time."""
 
     def _close(self) -> None:
-        """Give back what the executor holds; most hold nothing."""
+        """Release resources of the executor."""
 
     def _run(self, function: Function, args: tuple[Any, ...]) -> None:
         with self._lock:
@@ -130,12 +130,12 @@ class ProcessExecutor(Executor):
 
 
 def import_path() -> str:
-    """What another process of the same Python needs in PYTHONPATH to import what this one can."""
+    """Return the PYTHONPATH with which another process can import the same modules."""
     own = tuple(os.path.join(sysconfig.get_path(kind), "") for kind in ("stdlib", "purelib", "platlib"))
-    folders = [os.path.abspath(folder) for folder in sys.path]  # "" stands for the current one
+    folders = [os.path.abspath(folder) for folder in sys.path]  # "" is the current folder
     return os.pathsep.join(folder for folder in folders if not os.path.join(folder, "").startswith(own))
 
 
 def last_lines(text: str) -> str:
-    """The end of what a process said, where errors are."""
+    """Return the last lines of the output of a process."""
     return "\n".join(text.strip().splitlines()[-_LAST_LINES:])

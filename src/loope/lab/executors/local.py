@@ -1,4 +1,4 @@
-"""Runs on this machine: a process for each call, so that one that crashes or is killed takes nobody with it."""
+"""Run calls on this machine, each in its own process, so that a crash does not affect the others."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from loope.lab.executors.base import Function, Job, ProcessExecutor, RunError, i
 
 
 class LocalExecutor(ProcessExecutor):
-    """Processes of this machine, each with its share of the cores and, where there are GPUs, one of them.
+    """Run calls in local processes, each with its share of the cores and, if there are GPUs, one GPU.
 
-    What a process prints goes where this one prints; what it says on stderr is passed on when it ends.
+    The processes share stdout; their stderr is printed when they end.
 
     Args:
-        jobs: processes at a time; by default one for each GPU, or for each core where there is none.
+        jobs: concurrent processes; by default one per GPU, or per core without GPUs.
     """
 
     def __init__(self, jobs: int | None = None):
         gpus, cores = visible_gpus(), usable_cores()
         jobs = jobs if jobs is not None else len(gpus) or cores
         super().__init__(jobs)
-        # Torch reads it when it is loaded, and MKL and OpenBLAS follow it; what the user has set stays.
+        # Read by torch, MKL and OpenBLAS at import; a value set by the user is kept.
         threads = os.environ.get("OMP_NUM_THREADS") or str(max(1, cores // jobs))
         self._environment = os.environ | {"OMP_NUM_THREADS": threads, "PYTHONPATH": import_path()}
         self._gpus = [gpus[slot % len(gpus)] if gpus else None for slot in range(jobs)]
@@ -44,7 +44,7 @@ class LocalExecutor(ProcessExecutor):
 
 
 class _Process(Job):
-    """One call. Its stdin brings the call and stays open: the process knows that its parent died when it closes."""
+    """A call in a process. It is sent through stdin, which stays open: when it closes, the parent has died."""
 
     def __init__(self, call: bytes, environment: dict[str, str], slot: int):
         self._call, self.slot = call, slot
@@ -54,12 +54,12 @@ class _Process(Job):
             env=environment,
             stdin=subprocess.PIPE,
             stderr=self._said,
-            start_new_session=True,  # Ctrl-C in the terminal reaches the parent alone, which hands it on once
+            start_new_session=True,  # Ctrl-C in the terminal reaches only the parent, which forwards it once
         )
 
     def wait(self) -> None:
         assert self._process.stdin is not None  # noqa: S101 (for mypy)
-        with suppress(BrokenPipeError):  # it has ended already; its exit code says more
+        with suppress(BrokenPipeError):  # the process has ended; its exit code says why
             self._process.stdin.write(self._call)
             self._process.stdin.flush()
         code = self._process.wait()
@@ -77,11 +77,11 @@ class _Process(Job):
             self._process.send_signal(signal.SIGINT)
         elif self._process.returncode is None:
             with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)  # with the data loaders it started
+                os.killpg(self._process.pid, signal.SIGKILL)  # including its data loaders
 
 
 def how_it_ended(code: int) -> str:
-    """An exit code in words.
+    """Describe an exit code.
 
     Examples:
         >>> how_it_ended(-9)
@@ -94,12 +94,13 @@ def how_it_ended(code: int) -> str:
 
 
 def usable_cores() -> int:
-    """Cores this process may use."""
+    """Return the number of cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def visible_gpus() -> list[str]:
-    """CUDA's names of the GPUs this process may use."""
+    """Return the CUDA names of the GPUs this process may use."""
+    # Here, not above: each process imports this package, and not every call needs torch.
     import torch
 
     count = torch.cuda.device_count()

@@ -1,4 +1,4 @@
-"""Runs on Ray: on this machine or on a cluster, started again when the worker they were on is lost."""
+"""Run calls on Ray, on this machine or a cluster, and retry them when a worker is lost."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from loope.lab.executors.local import usable_cores
 
 
 class RayExecutor(ProcessExecutor):
-    """Ray tasks, one for each call, each in a fresh worker process.
+    """Run each call as a Ray task in a fresh worker process.
 
-    Training into a folder goes on from its last checkpoint, and the lock on the folder ends with the worker, so a call
-    whose worker was lost is made again. A call that raises an error is not.
+    Training resumes from its last checkpoint, and the lock on its folder ends with the worker, so a call whose worker
+    was lost is retried. A call that raises an error is not.
 
     Args:
-        jobs: calls at a time; by default as many as the cluster has room for.
-        address: a cluster, "ray://host:port"; by default the one that RAY_ADDRESS names, else one started here.
-        num_cpus: cores for each call; by default one, or the share that goes with a GPU.
-        num_gpus: GPUs for each call; by default one where there are some.
-        max_retries: how often a call is made again after its worker was lost.
+        jobs: concurrent calls; by default as many as fit into the cluster.
+        address: a cluster, "ray://host:port"; by default RAY_ADDRESS, or a local Ray started here.
+        num_cpus: cores per call; by default one, or the cores per GPU.
+        num_gpus: GPUs per call; by default one if there are any.
+        max_retries: retries of a call whose worker was lost.
 
     Raises:
-        LoopeError: if Ray is not installed, or not found at the address.
+        LoopeError: if Ray is not installed, or does not answer at the address.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class RayExecutor(ProcessExecutor):
             num_gpus=num_gpus if num_gpus is not None else min(share, 1),
             max_retries=max_retries,
             retry_exceptions=False,
-            max_calls=1,  # a fresh process for each: nothing of one run is left for the next
+            max_calls=1,  # a fresh process per call, so that no state is shared
             runtime_env={"env_vars": environment},
         )(_call)
 
@@ -102,7 +102,7 @@ def _ray() -> Any:
 
 
 def _connect(ray: Any, address: str | None, room: int) -> subprocess.Popen[bytes] | None:
-    """Connect to the cluster at the address, or start a Ray here; then what ends that with this process."""
+    """Connect to the cluster at the address, or start a local Ray and return the process that ends it."""
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
     if not address:
         with _on_loopback(), ray_end.ended_with_this_process() as watcher:
@@ -120,9 +120,9 @@ def _connect(ray: Any, address: str | None, room: int) -> subprocess.Popen[bytes
 
 @contextmanager
 def _on_loopback() -> Iterator[None]:
-    """Have a Ray that is started listen on this machine alone: what it is told to run, it runs.
+    """Make a local Ray listen on the loopback interface only: it runs any code it is sent.
 
-    Ray replaces 127.0.0.1 by an address that others reach, unless it takes clusters for impossible, as on macOS.
+    Ray replaces 127.0.0.1 by an external address unless clusters are disabled, as on macOS.
     """
     from ray._private import ray_constants
 
@@ -135,6 +135,6 @@ def _on_loopback() -> Iterator[None]:
 
 
 def _cores_of_a_gpu(ray: Any) -> int:
-    """Cores for each GPU on the node that has fewest; 0 where there are no GPUs."""
+    """Return the cores per GPU of the node with the fewest; 0 without GPUs."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("GPU")]
     return min((max(1, int(node.get("CPU", 1) // node["GPU"])) for node in nodes), default=0)

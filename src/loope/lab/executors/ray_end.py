@@ -1,6 +1,6 @@
-"""What ends the Ray that a driver has started when the driver is killed: Ray's own agents would live on for a minute.
+"""End a local Ray when the process that started it is killed.
 
-They first report their end to a server that has ended too, and wait for its answer.
+Otherwise Ray's agents stay for a minute: they report their end to a server that is gone, and wait for its answer.
 """
 
 import os
@@ -13,15 +13,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 
-MARK = "LOOPE_RAY"  # a variable that all processes of one Ray inherit
-GRACE = 3.0  # seconds for them to end by themselves
+MARK = "LOOPE_RAY"  # environment variable inherited by all processes of one Ray
+GRACE = 3.0  # seconds for processes to end by themselves
 
 
 @contextmanager
 def ended_with_this_process() -> Iterator[subprocess.Popen[bytes]]:
-    """Around the start of a Ray: its processes are ended soon after the watcher's stdin closes, as by our death."""
+    """Wrap the start of a Ray; its processes are ended once the watcher's stdin closes, as when this process dies."""
     mark = token_hex(16)
-    # As a file, which needs nothing else of this package; in a session of its own, which Ctrl-C does not reach.
+    # Run as a file, without importing the package, and in its own session, out of reach of Ctrl-C.
     command = [sys.executable, "-I", __file__, mark]
     watcher = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, cwd="/")  # noqa: S603
     os.environ[MARK] = mark
@@ -32,12 +32,12 @@ def ended_with_this_process() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def end(watcher: subprocess.Popen[bytes]) -> None:
-    """Have the watcher look once more, and wait for it."""
+    """Close the watcher's stdin and wait for it to clean up."""
     watcher.communicate()
 
 
 def main(mark: str) -> None:
-    """Wait for the end of stdin, then end what bears the mark."""
+    """Wait until stdin closes, then end all marked processes."""
     while os.read(0, 1):
         pass
     for number in (signal.SIGTERM, signal.SIGKILL):
@@ -50,10 +50,10 @@ def main(mark: str) -> None:
 
 
 def marked(mark: str) -> list[int]:
-    """Processes that were started with the mark; none where there is no /proc."""
+    """Return the ids of marked processes; empty on systems without /proc."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it has ended, or is another user's
+        with suppress(OSError):  # it has ended, or belongs to another user
             if f"{MARK}={mark}".encode() in (folder / "environ").read_bytes().split(b"\0"):
                 found.append(int(folder.name))
     return found

@@ -1,4 +1,4 @@
-"""Runs in this very process, one after the other: for small ones, and for processes that share one big run."""
+"""Run calls in this process, one after the other: for small runs and for processes that share a run."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from loope.lab.engine.signals import Interrupted
 from loope.lab.executors.base import Executor, Function
 
 
-class HereExecutor(Executor):
-    """Calls at once, without another process. Ctrl-C ends the call under way and those after it.
+class SerialExecutor(Executor):
+    """Call functions immediately, in this process. Ctrl-C ends the current call and skips the rest.
 
     Args:
-        jobs: none or 1: there is one process.
+        jobs: None or 1.
     """
 
     def __init__(self, jobs: int | None = None):
         require(jobs in (None, 1), f"In this process runs go one after the other, got jobs={jobs}; use on='local'.")
 
     def submit(self, function: Function, *args: Any) -> Future[None]:
-        """Call `function(*args)` now; the future is done, or holds the error.
+        """Call `function(*args)` now; the returned future is done or holds the error.
 
         Raises:
-            KeyboardInterrupt: if training was stopped by Ctrl-C or SIGTERM, and has saved.
+            KeyboardInterrupt: if training was stopped by Ctrl-C or SIGTERM, after saving.
         """
         done: Future[None] = Future()
         try:
@@ -38,4 +38,4 @@ class HereExecutor(Executor):
         return done
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        pass  # what was submitted has been called
+        pass  # all calls have returned

@@ -1,4 +1,4 @@
-"""Runs on a SLURM cluster through submitit: a job for each call, put back in the queue when its time is over."""
+"""Run calls on a SLURM cluster through submitit, one job per call, requeued on timeout."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from loope.lab.executors.base import Function, Job, ProcessExecutor, RunError, i
 if TYPE_CHECKING:
     import submitit
 
-_POLL = 1.0  # seconds between two looks at a job
-_GRACE = 300.0  # seconds between SIGTERM and what follows: SIGUSR2, or the end of a cancelled job
+_POLL = 1.0  # seconds between status checks of a job
+_GRACE = 300.0  # seconds between SIGTERM and SIGUSR2, or the end of a cancelled job
 _OWNER_ONLY = 0o077  # for `os.umask`
-_REQUEUES = 20  # how often a job may run out of time: the longest runs take days, queues often give hours
+_REQUEUES = 20  # timeouts per job: the longest runs take days, queues often allow hours
 
 
 @contextmanager
 def owner_only() -> Iterator[int]:
-    """Let files that are made be their owner's alone: submitit's pickles run code when they are read.
+    """Create files readable by their owner only: reading submitit's pickles runs code.
 
     Yields:
-        The mask that holds otherwise.
+        The previous umask.
     """
     before = os.umask(_OWNER_ONLY)
     try:
@@ -38,23 +38,23 @@ def owner_only() -> Iterator[int]:
 
 
 class SlurmExecutor(ProcessExecutor):
-    """SLURM jobs, one for each call.
+    """Run each call as a SLURM job.
 
-    A job that is preempted or runs out of time is put back in the queue, where training goes on from its last
-    checkpoint. What has no option here goes through sbatch's own variables: SBATCH_ACCOUNT, SBATCH_QOS and so on.
+    A job that is preempted or times out is requeued, and training resumes from its last checkpoint. Other settings go
+    through the variables of sbatch: SBATCH_ACCOUNT, SBATCH_QOS and so on.
 
     Args:
-        jobs: SLURM jobs at a time; by default all are handed to its queue.
-        folder: for submitit's files and the output of the jobs; every node must see it.
-        partition: by default the cluster's own.
-        gpus_per_node: GPUs of a job.
-        cpus_per_task: cores of a job.
-        timeout_min: minutes until a job is put back in the queue.
-        mem_gb: memory of a job; by default what the cluster gives.
-        cluster: "slurm", or "local" for submitit's own stand-in on this machine.
+        jobs: concurrent jobs; by default all are submitted to the queue.
+        folder: for submitit's files and job output, visible to every node.
+        partition: by default that of the cluster.
+        gpus_per_node: GPUs per job.
+        cpus_per_task: cores per job.
+        timeout_min: minutes until a job is requeued.
+        mem_gb: memory per job; by default that of the cluster.
+        cluster: "slurm", or "local" for submitit's local executor.
 
     Raises:
-        LoopeError: if submitit is not installed, or there is no SLURM.
+        LoopeError: if submitit or SLURM is missing.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class _ClusterJob(Job):
 
     def wait(self) -> None:
         while True:
-            with self._asking:  # submitit asks SLURM for all jobs at once, now and then: a thread at a time
+            with self._asking:  # submitit polls SLURM for all jobs at once; one thread at a time
                 if self._job.done():
                     break
             time.sleep(_POLL)
@@ -111,33 +111,33 @@ class _ClusterJob(Job):
             raise RunError(f"The job {self._job.job_id} failed.\n{last_lines(str(error))}") from error
 
     def stop(self, kill: bool) -> None:
-        self._job.cancel(check=False)  # SIGTERM; SLURM itself kills a job that does not end soon
+        self._job.cancel(check=False)  # sends SIGTERM; SLURM kills a job that does not end soon
 
 
 class Resumed:
-    """A call that is simply made again when its job is back from the queue: what submitit calls a checkpoint.
+    """A call that is repeated when its job is requeued; submitit calls this a checkpoint.
 
     Args:
-        umask: of the files that the call makes; the job itself inherits that of submitit's files.
+        umask: umask for files created by the call; the job itself inherits that of submitit's files.
     """
 
     def __init__(self, umask: int):
         self.umask = umask
 
     def __call__(self, function: Function, args: tuple[Any, ...]) -> None:
-        """Make the call. Preemption comes as SIGTERM, on which training saves; submitit's own signal follows."""
+        """Make the call. On preemption, training saves on SIGTERM; submitit's signal follows."""
         os.umask(self.umask)
         try:
             function(*args)
         except Interrupted:
             if "SLURM_JOB_ID" in os.environ:
-                time.sleep(_GRACE)  # a job that ends now would count as failed, and not go back in the queue
+                time.sleep(_GRACE)  # a job that ends now would count as failed and not be requeued
             raise
         finally:
-            os.umask(_OWNER_ONLY)  # all that is left is to write how it ended
+            os.umask(_OWNER_ONLY)  # submitit writes the outcome next
 
     def checkpoint(self, function: Function, args: tuple[Any, ...]) -> submitit.helpers.DelayedSubmission:
-        """Called in the job when its time is over."""
+        """Return the call to requeue; called in the job on timeout."""
         import submitit
 
         os.umask(_OWNER_ONLY)

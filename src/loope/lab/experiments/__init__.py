@@ -1,1 +1,1 @@
-"""Every table of the paper as one command: specs, presets, runs and what came out."""
+"""The tables of the paper: specs, presets, runs and results."""

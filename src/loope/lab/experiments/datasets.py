@@ -1,21 +1,20 @@
-"""What a run learns from."""
+"""The data of a run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from loope.lab.data.batches import Source
-    from loope.lab.engine.tasks import Task
-    from loope.segmentation.labels import Labels
+from loope.lab.data.batches import Source
+from loope.lab.engine.tasks import Task
+from loope.segmentation.labels import Labels
 
 
-class Material(NamedTuple):
-    """A source for each part, the task, how many outputs the model has, and for segmentation the classes.
+class RunData(NamedTuple):
+    """A source for each split, the task, the number of model outputs, and for segmentation the classes.
 
-    `digests` tells which images are in each part, where that depends on what is on the disk.
+    `digests` identifies the images of each split, where these depend on files.
     """
 
     train: Source

@@ -1,7 +1,7 @@
-"""The main job in small: what positions are worth, on two cores, in a few minutes.
+"""The demo: compare encoders on Three-Cell, on two cores, in a few minutes.
 
-Five encoders in the same small ViT on Three-Cell, 5x5 cells. Without positions every image is the same bag of tokens,
-so "none" can only give one answer to all of them: trained, it scores the majority rate, to the last digit.
+Five encoders in the same small ViT on Three-Cell with 5x5 cells. Without positions every image is the same bag of
+tokens, so "none" gives the same answer to all of them and scores exactly the majority rate.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from loope.lab.experiments.results import MODEL, folder_of
 from loope.lab.experiments.spec import Data, Encoder, Model, Run
 from loope.lab.experiments.table import Column, Entry, Table, percent
 from loope.lab.experiments.tables.table4 import METRICS
+from loope.surgery.checkpoint import load, save
 
 ENCODERS = ("loope", "sincos2d", "gilbert", "sinusoid", "none")  # the slowest first: two run at a time
 GRID, CELL = 5, 4
 
 
 def entries(preset: str) -> list[Entry]:
-    """A run for each encoder."""
+    """Return a run for each encoder."""
     shape = {"embed_dim": 64, "depth": 4, "num_heads": 4, "img_size": GRID * CELL, "patch_size": CELL}
     epochs, size = (1, 300) if preset == "smoke" else (10, 10_000)
     recipe = Recipe(
@@ -42,9 +43,7 @@ def entries(preset: str) -> list[Entry]:
 
 
 def write_model(run: Run, out: Path) -> Path | None:
-    """A trained model in half precision, small enough to ship: what the explorer shows is one of these."""
-    from loope.surgery.checkpoint import load, save
-
+    """Save a trained model in half precision, small enough for the explorer to ship; None if it is missing."""
     file = folder_of(run, out / "runs") / MODEL
     if not file.exists():
         return None

@@ -1,20 +1,24 @@
-"""The demo's report: one page with the table, the learning curves and the order that LOOPE learned."""
+"""The demo's report: a page with scores, learning curves and the order that LOOPE learned."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+from loope import plots
 from loope.core.files import write_atomic
-from loope.lab.experiments.results import PICTURES, folder_of
+from loope.lab.experiments.results import Results
 from loope.lab.experiments.spec import Run
+from loope.lab.reports import figures, html
+from loope.orders import create_order
+from loope.three_cell import ThreeCell
 
 QUESTIONS = ("distance", "orientation", "area", "vector_sum", "average")
 HEAD = ["encoder", "dist.", "orient.", "area", "v. sum", "average", "M_U", "M_D", "params", "img/s"]
 
 
 def rows(results: dict[str, dict[str, Any]]) -> list[list[str]]:
-    """A row for each encoder, the best first."""
+    """Return a table row for each encoder, the best first."""
     made = []
     for name, result in sorted(results.items(), key=lambda item: -float(item[1]["metrics"]["average"])):
         metrics = result["metrics"]
@@ -29,13 +33,9 @@ def _speed(result: dict[str, Any]) -> str:
 
 
 def write_report(runs: list[Run], results: dict[str, dict[str, Any]], out: Path, smoke: bool) -> Path:
-    """The page; it opens offline."""
-    from safetensors.torch import load_file
-
-    from loope.lab.reports import html
-
-    files = {run.encoder.name: folder_of(run, out / "runs") / PICTURES for run in runs}
-    kept = {name: load_file(file) for name, file in files.items() if file.exists()}
+    """Write the report as a self-contained page."""
+    found = {run.encoder.name: Results.in_folder(out / "runs").tensors(run) for run in runs}
+    kept = {name: tensors for name, tensors in found.items() if tensors is not None}
     page = html.page(
         "loope: what positions are worth",
         *([html.text("A smoke test", "These numbers mean nothing.")] if smoke else []),
@@ -47,10 +47,6 @@ def write_report(runs: list[Run], results: dict[str, dict[str, Any]], out: Path,
 
 
 def _accuracies(run: Run, results: dict[str, dict[str, Any]]) -> str:
-    from loope import plots
-    from loope.lab.reports import figures, html
-    from loope.three_cell import ThreeCell
-
     rates = ThreeCell(**run.data.options, seed=0, split="val").majority_rates()
     constant = 100 * rates["average"]
     curves = {
@@ -73,9 +69,6 @@ def _accuracies(run: Run, results: dict[str, dict[str, Any]]) -> str:
 
 
 def _similarity(kept: dict[str, dict[str, Any]]) -> str:
-    from loope import plots
-    from loope.lab.reports import html
-
     grid = tuple(next(iter(kept.values()))["grid"].tolist())
     figure = plots.similarity_maps({name: each["similarity"] for name, each in kept.items()}, grid)
     told = "How alike each position is to nine of them, after training; a column for each encoder."
@@ -83,10 +76,6 @@ def _similarity(kept: dict[str, dict[str, Any]]) -> str:
 
 
 def _learned_order(kept: dict[str, Any], metrics: dict[str, float]) -> str:
-    from loope import plots
-    from loope.lab.reports import html
-    from loope.orders import create_order
-
     image = kept["images"][0] / 2 + 0.5  # back from the model's range to 0..1
     figure = plots.offsets(image, create_order("gilbert", *kept["grid"].tolist()), kept["offsets"][0])
     told = (

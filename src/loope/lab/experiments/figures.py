@@ -1,4 +1,4 @@
-"""The drawings that belong to tables, from what their runs have left."""
+"""Draw the figures of tables from the results of their runs."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from loope.lab.experiments.results import Results
 from loope.lab.experiments.results_table import collect
+from loope.lab.experiments.segmentation import labels_of
 from loope.lab.experiments.table import Entry, Table
+from loope.lab.reports.figures import clouds, intervals, learning_curves, lines, scatter
+from loope.plots import similarity_maps
+from loope.segmentation.drawing import examples as draw_examples
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
 def draw(table: Table, preset: str, seeds: Sequence[int], results: Results) -> dict[str, Figure]:
-    """Each drawing of the table with its description, as far as there are results for it."""
+    """Draw the figures of a table for which there are results, by name."""
     made = {}
     for name in table.plots:
         figure = DRAWINGS[name](table, preset, seeds, results)
@@ -24,9 +28,7 @@ def draw(table: Table, preset: str, seeds: Sequence[int], results: Results) -> d
 
 
 def scores(table: Table, preset: str, seeds: Sequence[int], results: Results) -> Figure | None:
-    """The last column of each row, with its interval, beside the published."""
-    from loope.lab.reports.figures import intervals
-
+    """Draw the last column of each row with its interval, and the published number."""
     column = table.columns[-1]
     found = {
         row: (column.scale * line[column.head].mean, column.scale * line[column.head].half)
@@ -39,9 +41,7 @@ def scores(table: Table, preset: str, seeds: Sequence[int], results: Results) ->
 
 
 def curves(table: Table, preset: str, seeds: Sequence[int], results: Results) -> Figure | None:
-    """Validation score by epoch, each seed of each row."""
-    from loope.lab.reports.figures import learning_curves
-
+    """Draw the validation score over epochs, for each row and seed."""
     found: dict[str, list[list[tuple[float, float]]]] = {}
     for entry in table.entries(preset):
         headline = list(entry.cells.values())[-1]
@@ -52,23 +52,19 @@ def curves(table: Table, preset: str, seeds: Sequence[int], results: Results) ->
 
 
 def maps(table: Table, preset: str, seeds: Sequence[int], results: Results) -> Figure | None:
-    """Similarity to nine patches, a column for each row of the table."""
-    from loope.plots import similarity_maps
-
+    """Draw similarity maps of nine patches for each row of the table."""
     kept = {entry.row: _tensors(entry, seeds, results) for entry in table.entries(preset)}
     found = {row: each for row, each in kept.items() if each is not None}
     if not found:
         return None
-    # A pretrained table may lie on another grid than the rest: only equal ones can share a figure.
+    # A pretrained position table may have another grid: only equal grids share a figure.
     grid = tuple(next(iter(found.values()))["grid"].tolist())
     same = {row: each["similarity"] for row, each in found.items() if tuple(each["grid"].tolist()) == grid}
     return similarity_maps(same, grid)
 
 
 def trend(table: Table, preset: str, seeds: Sequence[int], results: Results) -> Figure | None:
-    """M_D against the number of directions."""
-    from loope.lab.reports.figures import lines
-
+    """Draw M_D against the number of directions."""
     found = {
         row: [(float(head.split(" = ")[1]), mean.mean) for head, mean in line.items() if head.startswith("N = ")]
         for row, line in collect(table, preset, seeds, results).items()
@@ -77,9 +73,7 @@ def trend(table: Table, preset: str, seeds: Sequence[int], results: Results) -> 
 
 
 def alignment(table: Table, preset: str, seeds: Sequence[int], results: Results) -> Figure | None:
-    """Distance accuracy against M_U."""
-    from loope.lab.reports.figures import scatter
-
+    """Draw distance accuracy against M_U."""
     found = {
         row: (line["M_U"].mean, 100 * line["Distance"].mean)
         for row, line in collect(table, preset, seeds, results).items()
@@ -89,9 +83,7 @@ def alignment(table: Table, preset: str, seeds: Sequence[int], results: Results)
 
 
 def offsets(table: Table, preset: str, seeds: Sequence[int], results: Results) -> Figure | None:
-    """The score of each run against how far LOOPE moved its patches; the static curve moved none."""
-    from loope.lab.reports.figures import clouds
-
+    """Draw the score of each run against the size of LOOPE's offsets, 0 for the static curve."""
     found: dict[str, list[tuple[float, float]]] = {}
     for entry in table.entries(preset):
         headline = list(entry.cells.values())[-1]
@@ -103,10 +95,7 @@ def offsets(table: Table, preset: str, seeds: Sequence[int], results: Results) -
 
 
 def examples(table: Table, preset: str, seeds: Sequence[int], results: Results) -> Figure | None:
-    """Test images with their truth and what each row says, errors marked."""
-    from loope.lab.experiments.segmentation import labels_of
-    from loope.segmentation.drawing import examples as draw_examples
-
+    """Draw test images with ground truth and predictions of each row, errors marked."""
     kept = {entry.row: (entry, _tensors(entry, seeds, results)) for entry in table.entries(preset)}
     found = {row: (entry, each) for row, (entry, each) in kept.items() if each is not None and "masks" in each}
     if not found:
@@ -117,7 +106,7 @@ def examples(table: Table, preset: str, seeds: Sequence[int], results: Results) 
 
 
 def _tensors(entry: Entry, seeds: Sequence[int], results: Results) -> dict[str, Any] | None:
-    """What the first seed that is done kept for pictures."""
+    """Return the tensors kept by the first finished seed."""
     kept = (results.tensors(entry.run.with_seed(seed)) for seed in seeds)
     return next((tensors for tensors in kept if tensors is not None), None)
 

@@ -1,27 +1,28 @@
-"""What is measured of an encoder, trained or not: PESI, and whether LOOPE's offsets are alive."""
+"""Measure encoders, trained or not: PESI, and statistics of LOOPE's offsets."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from torch import Tensor, nn
+import torch
+from torch import Tensor, nn
 
-    from loope.lab.experiments.spec import Run
+from loope.core.grid import Grid, as_grid
+from loope.encoders import PositionalEncoder, create_encoder
+from loope.encoders.loope import Loope
+from loope.encoders.similarity import encoder_similarity
+from loope.lab.experiments.spec import Run
+from loope.lab.experiments.timm_models import create_timm
+from loope.pesi_metric.position_table import position_table
+from loope.pesi_metric.summary import summarize
 
 
 def measure_untrained(run: Run) -> tuple[dict[str, float], Tensor, Tensor]:
-    """PESI of an encoder as it is made; of a learned table, that of the pretrained model.
+    """Compute PESI of an untrained encoder; for a learned table, of the pretrained model's.
 
     Returns:
         Scores by name, the `(N, N)` similarity, and the grid's (height, width) as a tensor.
     """
-    import torch
-
-    from loope.core.grid import as_grid
-    from loope.encoders import create_encoder
-    from loope.encoders.similarity import encoder_similarity
-
     options = dict(run.data.options)
     directions = options.pop("directions")
     if run.encoder.name == "learned":
@@ -38,26 +39,19 @@ def measure_untrained(run: Run) -> tuple[dict[str, float], Tensor, Tensor]:
 
 
 def measure_trained(model: nn.Module, images: Tensor) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """PESI of each encoder in a model, on images where it reads them, and the state of LOOPE's generator.
+    """Compute PESI of a model's encoder, and statistics of LOOPE's offsets.
 
     Args:
-        model: with something attached, or nothing: then there is nothing to measure.
-        images: `(B, C, H, W)` as the model sees them.
+        model: with or without an attached encoder; without one nothing is measured.
+        images: `(B, C, H, W)` model inputs, for encoders that read images.
 
     Returns:
-        Scores by name, "pesi_" before them, of the first encoder that tells places apart; and tensors: the similarity,
-        and LOOPE's offsets X_C, `(B, N)`.
+        Scores by name with the prefix "pesi_", and tensors: the similarity, and LOOPE's offsets X_C, `(B, N)`.
     """
-    import torch
-
-    from loope.encoders import PositionalEncoder
-    from loope.encoders.loope import Loope
-    from loope.encoders.similarity import encoder_similarity
-
     attached = getattr(model, "loope", None)
     encoders = [each for each in attached.modules() if isinstance(each, PositionalEncoder)] if attached else []
     scores: dict[str, Any] = {}
-    tensors: dict[str, torch.Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for encoder in encoders[:1]:
         if encoder.name == "none":
             continue
@@ -73,9 +67,7 @@ def measure_trained(model: nn.Module, images: Tensor) -> tuple[dict[str, Any], d
 
 
 def _offsets(encoder: Any, images: Tensor) -> tuple[dict[str, float], Tensor]:
-    """How far X_C moves patches, and whether images differ in it: a dead generator gives all the same."""
-    import torch
-
+    """Measure the size of X_C and its variation over images: a dead generator gives the same for all."""
     with torch.no_grad():
         offsets = encoder.eval().offsets(images if encoder.generator.reads_image else None)
     index = encoder.constant("_index", encoder.grid)
@@ -89,16 +81,10 @@ def _offsets(encoder: Any, images: Tensor) -> tuple[dict[str, float], Tensor]:
 
 
 def _own_table(run: Run) -> tuple[Tensor, Any]:
-    from loope.core.grid import Grid
-    from loope.lab.experiments.build import create_timm
-    from loope.pesi_metric.position_table import position_table
-
     table = position_table(create_timm(run.model).state_dict()).double()
     unit = table.flatten(0, 1) / table.flatten(0, 1).norm(dim=-1, keepdim=True)
     return unit @ unit.T, Grid(*table.shape[:2])
 
 
 def _pesi(similarity: Tensor, grid: Any, directions: int) -> dict[str, float]:
-    from loope.pesi_metric.summary import summarize
-
     return summarize(similarity, grid, directions)._asdict()

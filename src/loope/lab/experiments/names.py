@@ -1,4 +1,4 @@
-"""The paper's words for encoders, models and data sets, and ours: the one place where they meet."""
+"""Map the paper's names of encoders, models and data sets to ours."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ ENCODERS = {
     "CPE": "peg",
     "RPE": "irpe",
     "LFF (Fourier)": "fourier",
-    # The published one adds sines of x and y, so it cannot tell (a, b) from (b, a).
+    # The published one adds sines of x and y, so (a, b) and (b, a) are the same.
     "2D Sinusoid": "sincos2d_sum",
     "AS2DRoPE": "as2drope",
 }
-# What the paper leaves out.
+# Encoders that the paper does not compare.
 BEYOND = {
     "2D sin/cos": "sincos2d",
     "RoPE axial": "rope_axial",
@@ -26,7 +26,7 @@ BEYOND = {
     "ALiBi 2D": "alibi2d",
 }
 
-# The paper names families and, for CaiT and Cross-ViT, no size: these are ours to choose. CrossViT at 240 px mixes
+# The paper names families and, for CaiT and Cross-ViT, no size: these are our choice. CrossViT at 240 px mixes
 # patches of 12 and 16 pixels, as the paper says. All are pretrained on ImageNet-1k.
 MODELS = {
     "ViT-Base": "vit_base_patch16_224.augreg_in1k",
@@ -36,7 +36,7 @@ MODELS = {
     "CaiT": "cait_s24_224.fb_dist_in1k",
     "Cross-ViT": "crossvit_base_240.in1k",
 }
-# What stands in for them on a laptop: the smallest pretrained model of each family.
+# Replacements on a laptop: the smallest pretrained model of each family.
 SMALL_MODELS = {
     "ViT-Base": "vit_tiny_patch16_224",
     "ViT-Small": "vit_tiny_patch16_224",
@@ -45,7 +45,7 @@ SMALL_MODELS = {
     "CaiT": "cait_xxs24_224",
     "Cross-ViT": "crossvit_tiny_240",
 }
-# And in a smoke test: real classes with next to nothing in them.
+# Replacements in smoke tests: the same classes with minimal sizes.
 TINY_VIT = {"embed_dim": 24, "depth": 2, "num_heads": 2, "img_size": 32, "patch_size": 8}
 TINY_MODELS = {
     "ViT-Base": Model(name="vit_tiny_patch16_224", options=TINY_VIT),

@@ -1,27 +1,26 @@
-"""What runs need and this machine lacks: packages, data, weights. Looked for once, before anything starts."""
+"""Check that packages, data and weights of runs are available, before anything starts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING
 
+from loope.core import hub
 from loope.core.errors import LoopeError
 from loope.core.packages import require_packages
+from loope.lab.engine.tracking import chosen
+from loope.lab.experiments.settings import Settings
+from loope.lab.experiments.spec import Run
 
-if TYPE_CHECKING:
-    from loope.lab.experiments.settings import Settings
-    from loope.lab.experiments.spec import Run
-
-MADE_HERE = ("three_cell", "fake", "fake_segmentation")  # data that is computed
+MADE_HERE = ("three_cell", "fake", "fake_segmentation")  # computed data
 ENGINE = ("accelerate", "timm", "torchmetrics")
-RESULTS = ("pandas", "safetensors", "scipy")  # to keep and to show what came out
+RESULTS = ("pandas", "safetensors", "scipy")  # to save and show results
 
 
 def obstacles(runs: Iterable[Run], settings: Settings) -> dict[Run, str]:
-    """Why runs could not start on this machine, for those that could not; each cause is looked for once.
+    """Return why runs cannot start on this machine, for those that cannot; each requirement is checked once.
 
-    Data sets that are missing are downloaded here, if the settings say so.
+    Missing data sets are downloaded if the settings say so.
     """
     looked: dict[object, str | None] = {}
 
@@ -54,13 +53,11 @@ def _packages(run: Run) -> str | None:
 
 
 def _trackers(settings: Settings) -> str | None:
-    from loope.lab.engine.tracking import chosen
-
     return _told(partial(chosen, settings.trackers))
 
 
 def _data(run: Run, settings: Settings) -> str | None:
-    """Look the data set up as a run does, without decoding an image."""
+    """Find the data set as a run does, without decoding images. Imports here need the packages checked before."""
     name = run.data.name
     if name in MADE_HERE:
         return None
@@ -74,18 +71,16 @@ def _data(run: Run, settings: Settings) -> str | None:
 
 
 def _weights(model: str) -> str | None:
-    from loope.lab.experiments.build import local_weights, where_to_put
+    from loope.lab.experiments.timm_models import local_weights, where_to_put
 
     if local_weights(model) is not None:
         return None
-    from loope.core.hub import missing_weights
-
-    why = missing_weights(model)
+    why = hub.missing_weights(model)
     return None if why is None else f"The pretrained weights of {model!r} cannot be had: {why}; {where_to_put(model)}."
 
 
 def _told(look: Callable[[], object]) -> str | None:
-    """What a look complains of, or None."""
+    """Return the message of a `LoopeError`, or None."""
     try:
         look()
     except LoopeError as error:

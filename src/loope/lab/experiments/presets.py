@@ -1,7 +1,7 @@
-"""What the tables share: the models, data and recipes of each preset.
+"""Models, data and recipes of each preset, shared by the tables.
 
 `paper` is the published protocol. `laptop` is sized for two cores: at most 20 minutes a run. `smoke` takes seconds, on
-made-up data: it shows that a table can be computed, and its numbers mean nothing.
+synthetic data: it only checks that a table can be computed.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ PAPER_PETS = Recipe(
     epochs=150, batch_size=96, optimizer="adam", lr=1e-3, min_lr=2.5e-5, augment="crop", precision="bfloat16"
 )
 SMOKE = Recipe(epochs=1, batch_size=8)
-# The laptop's results of LOOPE were made with PyTorch's initialization, which was the default then. Its rows stay what
-# they were; the table of LOOPE's variants has a row for today's default.
+# The laptop's results of LOOPE used PyTorch's initialization, the default at that time, and keep it. The table of
+# LOOPE's variants has a row for today's default.
 LAPTOP_OPTIONS: dict[str, Options] = {"loope": {"initialization": "torch"}}
 
 
@@ -39,15 +39,15 @@ def image_run(
     size: int | None = None,
     scratch: bool = False,
 ) -> Run:
-    """A run on photographs.
+    """Create a run on photographs.
 
     Args:
         preset: one of `PRESETS`.
-        model: the paper's name of it.
-        data: the paper's name of it.
-        encoder: our name of it.
-        encoder_options: its options.
-        size: side of the image, if not the model's own.
+        model: the paper's name of the model.
+        data: the paper's name of the data set.
+        encoder: our name of the encoder.
+        encoder_options: options of the encoder.
+        size: image size, if not the model's default.
         scratch: train the whole network from random weights.
     """
     options = {} if size is None else {"image_size": size}
@@ -75,15 +75,15 @@ def image_run(
     )
 
 
-# A usual rate for fine-tuning a few epochs; the paper's own, ten times as high, is in its preset.
+# A common rate for short fine-tuning; the paper's is ten times higher.
 LAPTOP_IMAGES = Recipe(
     epochs=10, batch_size=32, optimizer="adamw", lr=1e-4, min_lr=2.5e-6, warmup=1.0, weight_decay=0.05, clip=1.0,
     augment="crop", precision="bfloat16",
 )  # fmt: skip
 # A step of the smallest CaiT takes 2.8 times, of the smallest CrossViT 1.4 times as long as one of ViT-Tiny.
-# One image of each of 1,000 classes is little to train on, and much to validate on.
+# One image per class of 1,000 is little training data, and much validation data.
 LAPTOP_FEWER = {"CaiT": 3, "Cross-ViT": 7, "ImageNet-1k": 8}
-# `per_class`: so many images of each class for training and for the test, a quarter of that for validation.
+# `per_class`: images per class for training and test; a quarter of that for validation.
 LAPTOP_DATA: dict[str, dict[str, object]] = {
     "Oxford-IIIT": {"split": "official", "per_class": 30},
     "CIFAR-100": {"split": "official", "per_class": 10},
@@ -97,7 +97,7 @@ def _laptop_epochs(model: str, data: str) -> int:
 
 
 def three_cell_run(preset: str, encoder: str, options: Options | None = None, grid: int | None = None) -> Run:
-    """A run of a transformer on the probe; `grid` chooses another than the preset's own (7x7 on a laptop)."""
+    """Create a run of a transformer on Three-Cell; `grid` overrides that of the preset."""
     side = grid or {"smoke": 4, "laptop": 7, "paper": 14}[preset]
     data, recipe = _three_cell(preset, side)
     chosen = _laptop_encoder(encoder, options) if preset == "laptop" else Encoder(name=encoder, options=options or {})
@@ -113,9 +113,9 @@ def three_cell_run(preset: str, encoder: str, options: Options | None = None, gr
 
 
 def three_cell_cnn(preset: str, name: str, small: str) -> Run:
-    """A run of a convolutional network on the probe, the paper's or a small one in its place."""
+    """Create a run of a convolutional network on Three-Cell: the paper's, or a small replacement."""
     data, recipe = _three_cell(preset, {"smoke": 5, "laptop": 7, "paper": 14}[preset])
-    if preset == "smoke":  # Inception takes no less than 75 pixels
+    if preset == "smoke":  # Inception needs at least 75 pixels
         data = Data(name="three_cell", options={**data.options, "cell": 16})
     model = Model(name=name, weights="pretrained") if preset == "paper" else Model(name=small)
     return Run(model=model, encoder=Encoder(name="own"), data=data, recipe=recipe)
@@ -127,7 +127,7 @@ def _three_cell(preset: str, side: int) -> tuple[Data, Recipe]:
     if preset == "paper":
         recipe = Recipe(epochs=150, batch_size=64, optimizer="adam", lr=1e-3, min_lr=2.5e-5, precision="bfloat16")
         return Data(name="three_cell", options={"size": 10_000, "grid": side, "cell": 16}), recipe
-    # Cells of 4 pixels say as much as cells of 16, and cost nothing to draw.
+    # Cells of 4 pixels hold the same information as cells of 16, and are cheap to render.
     epochs = LAPTOP_EPOCHS[side]
     recipe = Recipe(
         epochs=epochs, batch_size=64, optimizer="adamw", lr=1e-3, min_lr=2.5e-5, warmup=epochs / 10, weight_decay=0.05,
@@ -141,9 +141,9 @@ LAPTOP_EPOCHS = {7: 30, 14: 8}
 
 
 def measured(preset: str, encoder: str, directions: tuple[int, ...] = (60,)) -> Run:
-    """No training: PESI of an encoder as it is made, at the paper's 14x14 and width 768 (a smoke test takes 6x6).
+    """Create a measurement: PESI of an untrained encoder, at the paper's 14x14 and width 768 (6x6 for smoke).
 
-    A learned table would be noise: it is taken from the pretrained model, with that model's width.
+    An untrained learned table would be noise, so it is taken from the pretrained model, with that model's width.
     """
     shape = {"grid": 14, "dim": 768, "heads": 12, "depth": 12, "patch_size": 16}
     if preset == "smoke":
@@ -164,11 +164,11 @@ LAPTOP_SEGMENTATION = Recipe(
     epochs=12, batch_size=8, optimizer="adamw", lr=3e-4, min_lr=3e-6, warmup=1.0, weight_decay=0.05, clip=1.0,
     augment="scale-crop-flip", precision="bfloat16",
 )  # fmt: skip
-DECODERS = {"SETR": ("pup", "naive"), "Segmenter": ("mask", "linear")}  # in the paper's preset, elsewhere
+DECODERS = {"SETR": ("pup", "naive"), "Segmenter": ("mask", "linear")}  # for the paper preset, for the others
 
 
 def segmentation_run(preset: str, model: str, encoder: str) -> Run:
-    """A run of SETR or Segmenter."""
+    """Create a run of SETR or Segmenter."""
     large, small = DECODERS[model]
     if preset == "smoke":
         options = {"backbone": "vit_tiny_patch16_224", "decoder": small, "backbone_options": TINY_VIT}

@@ -1,4 +1,4 @@
-"""Where a result comes from: versions, commit, machine, duration."""
+"""Provenance of a result: versions, commit, machine and duration."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import torch
+
+import loope
+
 PACKAGES = ("torch", "timm", "torchvision", "accelerate", "torchmetrics")
 
 
 def provenance(began: float) -> dict[str, Any]:
-    """All of it, as plain data. `seconds` counts the last process alone, if a run was done in several."""
-    import loope
-
+    """Return the provenance as plain data. `seconds` covers only the last session of a resumed run."""
     return {
         "versions": {"loope": loope.__version__, "python": platform.python_version(), **_versions()},
         "commit": _commit(),
@@ -37,7 +39,7 @@ def _versions() -> dict[str, str]:
 
 
 def _commit() -> str | None:
-    """The commit of the code that ran, with a + if it was changed since; None outside a repository."""
+    """Return the commit of the code, with a + for uncommitted changes; None outside a repository."""
     here = Path(__file__).parent
     try:
         told = [
@@ -50,8 +52,6 @@ def _commit() -> str | None:
 
 
 def _machine() -> dict[str, Any]:
-    import torch
-
     gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
     return {
         "system": f"{platform.system()} {platform.machine()}",

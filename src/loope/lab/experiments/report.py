@@ -1,4 +1,4 @@
-"""Write a table with its drawings to files."""
+"""Write a table with its figures to files."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from pathlib import Path
 from loope.core.files import write_atomic
 from loope.lab.experiments.figures import draw
 from loope.lab.experiments.results import Results
-from loope.lab.experiments.results_table import make_sheet
+from loope.lab.experiments.results_table import make_results_table
 from loope.lab.experiments.table import Table
+from loope.lab.reports import html
 from loope.lab.reports.results_table import render
+from loope.plots import png
 
 ENDINGS = {"md": "md", "html": "html", "latex": "tex", "csv": "csv", "json": "json"}
 
@@ -18,21 +20,18 @@ ENDINGS = {"md": "md", "html": "html", "latex": "tex", "csv": "csv", "json": "js
 def write_report(
     table: Table, preset: str, seeds: Sequence[int], out: Path, file_format: str, to: Path | None = None
 ) -> Path:
-    """The table in one file: HTML holds its drawings, Markdown and LaTeX have them beside it, CSV and JSON have none.
+    """Write a table to a file: HTML embeds its figures, Markdown and LaTeX link them, CSV and JSON have none.
 
     Args:
-        table: what to write.
-        preset: which runs.
-        seeds: over which to take means.
+        table: the table.
+        preset: preset of the runs.
+        seeds: seeds to average over.
         out: the folder of experiments; its runs are in `runs`.
         file_format: "md", "html", "latex", "csv" or "json".
-        to: the file; by default named after table and preset in `reports` below `out`.
+        to: output file; by default named after table and preset, in `out/reports`.
     """
-    from loope.lab.reports import html
-    from loope.plots import png
-
     results = Results.in_folder(out / "runs")
-    text = render(make_sheet(table, preset, seeds, results), file_format)
+    text = render(make_results_table(table, preset, seeds, results), file_format)
     path = to or out / "reports" / f"{table.name}-{preset}.{ENDINGS[file_format]}"
     figures = draw(table, preset, seeds, results) if file_format not in ("csv", "json") else {}
     if file_format == "html":

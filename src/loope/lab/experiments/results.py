@@ -1,4 +1,4 @@
-"""What runs have left in their folders: read without torch, by tables, reports and `loope status`."""
+"""Read the status and results of runs. Does not import torch, for `loope status`."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ STATES = ("done", "running", "failed", "begun", "waiting")
 
 
 @dataclass(frozen=True)
-class Standing:
-    """How far a run is.
+class Status:
+    """Status of a run.
 
     Args:
         run: the run.
-        state: one of `STATES`: "running" if a process holds its folder, "begun" if one did and stopped.
-        result: what is in its result file, if it is done.
-        error: why it failed, if it did.
+        state: one of `STATES`: "running" if a process holds its lock, "begun" if it was started and stopped.
+        result: contents of its result file, if done.
+        error: error message, if failed.
     """
 
     run: Run
@@ -40,32 +40,32 @@ class Standing:
 
 
 def folder_of(run: Run, out: Path) -> Path:
-    """The folder of a run below the folder of all runs."""
+    """Return the folder of a run below the folder of all runs."""
     return out / run.name
 
 
-def standing(run: Run, out: Path) -> Standing:
-    """How far a run is."""
+def status_of(run: Run, out: Path) -> Status:
+    """Return the status of a run."""
     folder = folder_of(run, out)
     result = read_result(folder)
     if result is not None:
-        return Standing(run, "done", result)
+        return Status(run, "done", result)
     if is_locked(folder):
-        return Standing(run, "running")
+        return Status(run, "running")
     failure = _read(folder / FAILED)
     if failure is not None:
-        return Standing(run, "failed", error=str(failure.get("error", "unknown")))
-    return Standing(run, "begun" if (folder / SPEC).exists() else "waiting")
+        return Status(run, "failed", error=str(failure.get("error", "unknown")))
+    return Status(run, "begun" if (folder / SPEC).exists() else "waiting")
 
 
-def standings(runs: Iterable[Run], out: Path) -> list[Standing]:
-    """How far runs are, each once, in their order."""
+def statuses(runs: Iterable[Run], out: Path) -> list[Status]:
+    """Return the status of each distinct run, in order."""
     unique = {run.key: run for run in runs}
-    return [standing(run, out) for run in unique.values()]
+    return [status_of(run, out) for run in unique.values()]
 
 
 def read_result(folder: Path) -> dict[str, Any] | None:
-    """What a run has left, or None if it is not done."""
+    """Return the result of a run, or None if it is not done."""
     found = _read(folder / RESULT)
     return found if found is not None and isinstance(found.get("metrics"), dict) else None
 
@@ -73,7 +73,7 @@ def read_result(folder: Path) -> dict[str, Any] | None:
 def _read(file: Path) -> dict[str, Any] | None:
     try:
         found = json.loads(file.read_text())
-    except (FileNotFoundError, NotADirectoryError, ValueError, RecursionError):  # it is missing, or damaged
+    except (FileNotFoundError, NotADirectoryError, ValueError, RecursionError):  # missing or damaged
         return None
     return found if isinstance(found, dict) else None
 
@@ -84,11 +84,11 @@ def _nothing(run: Run) -> None:
 
 @dataclass(frozen=True)
 class Results:
-    """Results of finished runs, wherever they are kept: the one place where tables, figures and studies read them.
+    """Results of finished runs, the single access point for tables, figures and studies.
 
     Args:
-        result: a run to its result, as `run.json` holds it, or None if it is not done.
-        tensors: a run to the tensors kept for its pictures, or None.
+        result: returns the contents of a run's `run.json`, or None if it is not done.
+        tensors: returns the tensors kept for a run's figures, or None.
     """
 
     result: Callable[[Run], dict[str, Any] | None]
@@ -96,7 +96,7 @@ class Results:
 
     @classmethod
     def in_folder(cls, out: Path) -> Results:
-        """Read a folder of runs, as `loope run` leaves it."""
+        """Read results from a folder of runs, as written by `loope run`."""
 
         def tensors(run: Run) -> dict[str, Any] | None:
             from safetensors.torch import load_file
@@ -108,7 +108,7 @@ class Results:
 
     @classmethod
     def of(cls, results: Mapping[str, dict[str, Any]]) -> Results:
-        """Take results by the runs' keys."""
+        """Read results from a mapping by run key."""
         return cls(lambda run: results.get(run.key))
 
     def of_entry(self, entry: Entry, seeds: Sequence[int]) -> list[dict[str, Any]]:

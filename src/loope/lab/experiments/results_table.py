@@ -1,24 +1,25 @@
-"""From the results of runs to a table: means over seeds, beside what was published."""
+"""Collect results of runs into a table: means over seeds beside the published numbers."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 from loope.lab.experiments.results import Results
 from loope.lab.experiments.statistics import Mean, over_seeds
 from loope.lab.experiments.table import Column, Table, Values
-from loope.lab.reports.results_table import Cell, Sheet
+from loope.lab.reports.results_table import Cell, ResultsTable
 
 
-def make_sheet(table: Table, preset: str, seeds: Sequence[int], results: Results) -> Sheet:
-    """The table as far as its runs are done; cells without a result are missing, never invented.
+def make_results_table(table: Table, preset: str, seeds: Sequence[int], results: Results) -> ResultsTable:
+    """Fill a table from the finished runs; cells without results are left missing.
 
     Args:
-        table: what to lay out.
-        preset: which runs.
-        seeds: over which to take means; those that are done count.
-        results: of runs.
+        table: the table.
+        preset: preset of the runs.
+        seeds: seeds to average over; unfinished ones are skipped.
+        results: results of runs.
     """
     found = collect(table, preset, seeds, results)
     rows = list(dict.fromkeys([entry.row for entry in table.entries(preset)]))
@@ -29,7 +30,7 @@ def make_sheet(table: Table, preset: str, seeds: Sequence[int], results: Results
     notes += _other_images(table, preset, seeds, results)
     if preset == "smoke":
         notes.append("A smoke test: these numbers mean nothing.")
-    return Sheet(
+    return ResultsTable(
         f"{table.title} ({table.name}, {preset})",
         [c.head for c in table.columns],
         lines + _derived(table, means, preset),
@@ -38,7 +39,7 @@ def make_sheet(table: Table, preset: str, seeds: Sequence[int], results: Results
 
 
 def collect(table: Table, preset: str, seeds: Sequence[int], results: Results) -> dict[str, dict[str, Mean]]:
-    """Row -> column -> our mean, as measured, where at least one seed is done."""
+    """Return row -> column -> our mean, where at least one seed is done."""
     found: dict[str, dict[str, Mean]] = {}
     cells = results.frame(table, preset, seeds).groupby(["row", "column"], sort=False)["value"]
     for (row, column), values in cells:
@@ -47,8 +48,8 @@ def collect(table: Table, preset: str, seeds: Sequence[int], results: Results) -
 
 
 def _other_images(table: Table, preset: str, seeds: Sequence[int], results: Results) -> list[str]:
-    """A warning for each data set of which runs saw different images, such as a part and the whole of it."""
-    seen: dict[tuple[str, str], set[str]] = {}  # the same part of a data set -> what runs saw of it
+    """Return a warning for each data set of which runs saw different images."""
+    seen: dict[tuple[str, str], set[str]] = {}  # data set and options -> digests of the images that runs saw
     for run in (entry.run.with_seed(seed) for entry in table.entries(preset) for seed in seeds):
         digests = (results.result(run) or {}).get("digests")
         if digests:
@@ -71,9 +72,7 @@ def _cell(table: Table, column: Column, row: str, found: dict[str, dict[str, Mea
 
 
 def _with_best(table: Table, cells: dict[str, list[Cell]]) -> dict[str, list[Cell]]:
-    """Mark the best of ours in each row or each column."""
-    from dataclasses import replace
-
+    """Mark our best number in each row or column."""
     rated = [column.best for column in table.columns]
     marked = {row: list(line) for row, line in cells.items()}
     places = [(row, number) for row in cells for number in range(len(rated)) if rated[number]]
@@ -90,7 +89,7 @@ def _with_best(table: Table, cells: dict[str, list[Cell]]) -> dict[str, list[Cel
 
 
 def _shown(cell: Cell) -> float:
-    """The number as it is shown: two that look the same are equally good."""
+    """Return the number as displayed: equal displayed numbers are equally good."""
     return round(cell.ours or 0.0, cell.digits)
 
 

@@ -1,4 +1,4 @@
-"""Do a run: build what it names, train, test, measure, and write what came out into its folder."""
+"""Execute a run: build, train, test, measure, and write the result into its folder."""
 
 from __future__ import annotations
 
@@ -9,30 +9,39 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import torch.distributed as dist
+from safetensors import torch as safetensors
+
 from loope.core.errors import LoopeError
 from loope.core.files import write_atomic
 from loope.core.plain import to_json
+from loope.lab.engine import evaluate, train
+from loope.lab.engine.lock import RunningElsewhereError
+from loope.lab.engine.signals import Interrupted
+from loope.lab.experiments.build import build_model
+from loope.lab.experiments.measure import measure_trained, measure_untrained
+from loope.lab.experiments.provenance import provenance
 from loope.lab.experiments.results import FAILED, MODEL, PICTURES, PROGRESS, RESULT, SPEC, folder_of, read_result
+from loope.lab.experiments.segmentation import keep_examples
 from loope.lab.experiments.settings import Settings
+from loope.lab.experiments.sources import load_data
 from loope.lab.experiments.spec import Run
+from loope.surgery.checkpoint import save
 
-IMAGES_MEASURED = 64  # test images on which LOOPE is looked at
-IMAGES_KEPT = 4  # of them, for pictures
+IMAGES_MEASURED = 64  # test images on which encoders are measured
+IMAGES_KEPT = 4  # of these, kept for figures
 
 
 def execute(text: str, out: str, settings: Settings) -> None:
-    """Do a run, unless it is done or another process trains it now; a failure is written down and raised.
+    """Execute a run, unless it is done or another process is training it. Failures are recorded and raised.
 
-    Plain arguments and no result, so that any executor can carry it: what came out is in the run's folder.
+    Takes plain arguments and returns nothing, so that any executor can run it.
 
     Args:
         text: the run, as JSON.
         out: the folder of all runs.
-        settings: where things are on this machine.
+        settings: settings of this machine.
     """
-    from loope.lab.engine.lock import RunningElsewhereError
-    from loope.lab.engine.signals import Interrupted
-
     run = Run.from_json(text)
     folder = folder_of(run, Path(out))
     if read_result(folder) is not None:
@@ -42,8 +51,6 @@ def execute(text: str, out: str, settings: Settings) -> None:
         began = time.time()
         found = _measure(run, folder) if run.recipe is None else _train(run, folder, settings)
         if _is_first_process():
-            from loope.lab.experiments.provenance import provenance
-
             result = {"run": json.loads(text), "key": run.key, **found, **provenance(began)}
             write_atomic(folder / RESULT, to_json(result, indent=1) + "\n")
             (folder / FAILED).unlink(missing_ok=True)
@@ -54,33 +61,26 @@ def execute(text: str, out: str, settings: Settings) -> None:
     except Exception as error:
         kind = "" if isinstance(error, LoopeError) else f"{type(error).__name__}: "
         failure = {"error": f"{kind}{error}", "traceback": traceback.format_exc(), "when": time.time()}
-        with suppress(OSError):  # where the disk is full, that is the error to be told
+        with suppress(OSError):  # a full disk is the error to report
             write_atomic(folder / FAILED, json.dumps(failure, indent=1) + "\n")
         raise
 
 
 def _measure(run: Run, folder: Path) -> dict[str, Any]:
-    from loope.lab.experiments.measure import measure_untrained
-
     scores, similarity, grid = measure_untrained(run)
     _keep(folder, {"similarity": similarity, "grid": grid})
     return {"metrics": scores, "history": []}
 
 
 def _train(run: Run, folder: Path, settings: Settings) -> dict[str, Any]:
-    from loope.lab.engine import evaluate, train
-    from loope.lab.experiments.build import build_model
-    from loope.lab.experiments.measure import measure_trained
-    from loope.lab.experiments.sources import material
-
     assert run.recipe is not None  # noqa: S101  (for the type checker: `execute` has looked)
-    from_data = material(run, settings)
-    model = build_model(run, from_data.labels or from_data.outputs)
+    data = load_data(run, settings)
+    model = build_model(run, data.labels or data.outputs)
     result = train(
         model,
-        from_data.task,
-        from_data.train,
-        from_data.valid,
+        data.task,
+        data.train,
+        data.valid,
         run.recipe,
         folder,
         seed=run.seed,
@@ -88,15 +88,13 @@ def _train(run: Run, folder: Path, settings: Settings) -> dict[str, Any]:
         trackers=settings.trackers,
         progress=settings.progress or folder / PROGRESS,
     )
-    tested = evaluate(model, from_data.task, from_data.test, precision=run.recipe.precision)
-    images = next(iter(from_data.test.batches(0)))[0][:IMAGES_MEASURED]
+    tested = evaluate(model, data.task, data.test, precision=run.recipe.precision)
+    images = next(iter(data.test.batches(0)))[0][:IMAGES_MEASURED]
     measured, tensors = measure_trained(model, images.to(next(model.parameters()).device))
     if "offsets" in tensors:
         tensors["images"] = images[:IMAGES_KEPT]
-    if from_data.labels is not None:
-        from loope.lab.experiments.segmentation import keep_examples
-
-        tensors |= keep_examples(model, from_data)
+    if data.labels is not None:
+        tensors |= keep_examples(model, data)
     _keep(folder, tensors)
     _save(model, run, folder)
     return {
@@ -106,23 +104,21 @@ def _train(run: Run, folder: Path, settings: Settings) -> dict[str, Any]:
         "images_per_second": result.images_per_second,
         "training_seconds": result.seconds,
         "parameters": _parameters(model),
-        "samples": {part: getattr(from_data, part).samples for part in ("train", "valid", "test")},
-        "digests": dict(from_data.digests),
-        "bad_images": {part: getattr(source, "bad_images", 0) for part, source in from_data._asdict().items()
+        "samples": {part: getattr(data, part).samples for part in ("train", "valid", "test")},
+        "digests": dict(data.digests),
+        "bad_images": {part: getattr(source, "bad_images", 0) for part, source in data._asdict().items()
                        if hasattr(source, "bad_images")},
     }  # fmt: skip
 
 
 def _save(model: Any, run: Run, folder: Path) -> None:
-    """The trained model as one file, for `loope.load`; a model's own encoding is not ours to save."""
-    from loope.surgery.checkpoint import save
-
+    """Save the trained model for `loope.load`, unless it kept its own encoding."""
     if run.encoder.name != "own" and _is_first_process():
         save(model, folder / MODEL, model_args=run.model.made_with())
 
 
 def _best(result: Any) -> dict[str, float]:
-    """The best epoch by validation, counted from 1, and its scores."""
+    """Return the best epoch by validation, counted from 1, and its scores."""
     return {"best_epoch": result.best_epoch, **{f"best_{name}": value for name, value in _numbers(result.best).items()}}
 
 
@@ -131,7 +127,7 @@ def _numbers(scores: dict[str, Any]) -> dict[str, float]:
 
 
 def _parameters(model: Any) -> dict[str, int]:
-    """Of the model as it is trained, and of the encoder in it; what attaching set aside is not counted."""
+    """Count the parameters of model and encoder, without the model's replaced position embedding."""
     trained = {name: each.numel() for name, each in model.named_parameters() if not name.startswith("loope.own")}
     return {
         "model": sum(trained.values()),
@@ -140,18 +136,14 @@ def _parameters(model: Any) -> dict[str, int]:
 
 
 def _keep(folder: Path, tensors: dict[str, Any]) -> None:
-    """Tensors for the report's pictures, in a file beside the result."""
-    from safetensors.torch import save
-
+    """Save tensors for the report's figures beside the result."""
     if tensors and _is_first_process():
         flat = {
             name: tensor.float().contiguous().cpu() if tensor.is_floating_point() else tensor
             for name, tensor in tensors.items()
         }
-        write_atomic(folder / PICTURES, save(flat))
+        write_atomic(folder / PICTURES, safetensors.save(flat))
 
 
 def _is_first_process() -> bool:
-    import torch.distributed as dist
-
     return not (dist.is_available() and dist.is_initialized()) or dist.get_rank() == 0

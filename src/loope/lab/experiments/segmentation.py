@@ -1,4 +1,4 @@
-"""Runs of segmentation: SETR and Segmenter on Cityscapes, CamVid or made-up scenes."""
+"""Segmentation runs: SETR and Segmenter on Cityscapes, CamVid or synthetic scenes."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from torch.utils.data import Dataset, Subset
 
 from loope.core.errors import one_of
 from loope.core.seeds import derive
-from loope.lab.data.segmentation import Augment, CamVid, Cityscapes, SegmentationSource
-from loope.lab.experiments.datasets import Material
+from loope.lab.data.segmentation import Augment, CamVid, Cityscapes, SegmentationSource, camvid
+from loope.lab.experiments.datasets import RunData
 from loope.lab.experiments.settings import Settings
 from loope.lab.experiments.spec import Model, Run
+from loope.lab.experiments.timm_models import create_timm, preparation
 from loope.segmentation import SETR, Segmenter, segmentation_loss
 from loope.segmentation.labels import Labels, as_labels
 from loope.segmentation.metric import SegmentationScore
 
 MODELS: dict[str, type[SETR] | type[Segmenter]] = {"SETR": SETR, "Segmenter": Segmenter}
 AUGMENTS = {"none": None, "scale-crop-flip": Augment()}
-EXAMPLES = 4  # test images whose masks are kept for pictures
+EXAMPLES = 4  # test images kept for figures
 
 
 class Segmentation:
-    """The task: a class for each pixel, void left out."""
+    """Semantic segmentation task; void pixels are ignored."""
 
     headline = "miou"
 
@@ -34,18 +35,18 @@ class Segmentation:
         self.label_smoothing = label_smoothing
 
     def loss(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Cross entropy over pixels, in float32 whatever the model computes in."""
+        """Return the pixel-wise cross entropy, computed in float32."""
         scores = model(inputs)
         wide = tuple(each.float() for each in scores) if isinstance(scores, tuple) else scores.float()
         return segmentation_loss(wide, targets, label_smoothing=self.label_smoothing)
 
     def metrics(self) -> Any:
-        """Pixel accuracy, mIoU, mDice, MCC and boundary F1."""
+        """Create pixel accuracy, mIoU, mDice, MCC and boundary F1."""
         return SegmentationScore(len(self.labels))
 
 
 class Scenes(Dataset[tuple[Tensor, Tensor]]):
-    """Made-up scenes for smoke tests: a noisy image whose mask is a stripe of each class."""
+    """Synthetic scenes for smoke tests: noise images with one stripe per class as mask."""
 
     def __init__(self, size: int, classes: int, image_size: list[int]):
         self.size, self.labels, self.shape = size, as_labels(classes), image_size
@@ -61,10 +62,10 @@ class Scenes(Dataset[tuple[Tensor, Tensor]]):
         return image, mask.byte()
 
 
-def segmentation(run: Run, settings: Settings) -> Material:
-    """Batches of the three parts, and what they mean."""
+def segmentation(run: Run, settings: Settings) -> RunData:
+    """Load the splits and the task of a run."""
     recipe = run.recipe
-    assert recipe is not None  # noqa: S101  (for the type checker: measurements have no material)
+    assert recipe is not None  # noqa: S101  (for the type checker: measurements have no data)
     one_of("augmentation of segmentation", recipe.augment, AUGMENTS)
     parts, labels = PARTS[run.data.name](run, settings)
     mean, std = _range(run)
@@ -76,7 +77,7 @@ def segmentation(run: Run, settings: Settings) -> Material:
         "seed": run.seed,
         "workers": 1 if settings.workers is None else settings.workers,
     }
-    return Material(
+    return RunData(
         train=SegmentationSource(parts["train"], train=True, augment=AUGMENTS[recipe.augment], **common),
         valid=SegmentationSource(parts["valid"], **common),
         test=SegmentationSource(parts["test"], **common),
@@ -95,7 +96,7 @@ def _camvid(run: Run, settings: Settings) -> tuple[Parts, Labels]:
 
 
 def _cityscapes(run: Run, settings: Settings) -> tuple[Parts, Labels]:
-    """The paper's 80-20 split of the annotated images; it has no third part, so the 20 are for test too."""
+    """Use the paper's 80-20 split of the annotated images; the 20 % serve for validation and test."""
     train, val = Cityscapes("train", settings.data), Cityscapes("val", settings.data)
     whole: Dataset[tuple[Tensor, Tensor]] = torch.utils.data.ConcatDataset([train, val])
     count = len(train) + len(val)
@@ -123,9 +124,7 @@ PARTS: dict[str, Callable[[Run, Settings], tuple[Parts, Labels]]] = {
 
 
 def build_segmentation(spec: Model, labels: Labels, size: tuple[int, int]) -> nn.Module:
-    """SETR or Segmenter around its backbone."""
-    from loope.lab.experiments.build import create_timm
-
+    """Build SETR or Segmenter around its backbone."""
     options = dict(spec.options)
     backbone_options = dict(options.pop("backbone_options", {}))
     patch = backbone_options.get("patch_size", 16)
@@ -137,17 +136,15 @@ def build_segmentation(spec: Model, labels: Labels, size: tuple[int, int]) -> nn
 
 
 def labels_of(run: Run) -> Labels:
-    """The classes of a run's data."""
-    from loope.lab.data.segmentation import camvid
-
+    """Return the classes of a run's data."""
     known = {"camvid": camvid.LABELS}
     return known[run.data.name] if run.data.name in known else as_labels(run.data.options.get("classes", 19))
 
 
 @torch.no_grad()
-def keep_examples(model: nn.Module, material: Material) -> dict[str, Tensor]:
-    """A few test images, `(n, H, W, 3)` uint8, with truth and prediction, `(n, H, W)` uint8, for pictures."""
-    images, truths = next(iter(material.test.batches(0)))
+def keep_examples(model: nn.Module, data: RunData) -> dict[str, Tensor]:
+    """Return test images, `(n, H, W, 3)` uint8, with ground truth and prediction, `(n, H, W)` uint8, for figures."""
+    images, truths = next(iter(data.test.batches(0)))
     images, truths = images[:EXAMPLES], truths[:EXAMPLES]
     given = model.eval()(images.to(next(model.parameters()).device)).argmax(1).cpu()
     least, most = images.amin((1, 2, 3), keepdim=True), images.amax((1, 2, 3), keepdim=True)
@@ -156,7 +153,5 @@ def keep_examples(model: nn.Module, material: Material) -> dict[str, Tensor]:
 
 
 def _range(run: Run) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    from loope.lab.experiments.sources import preparation
-
     expected = preparation(run.model.options["backbone"])
     return expected.mean, expected.std

@@ -1,4 +1,4 @@
-"""How much accuracy moves with the frequency set (Supp. A.6)."""
+"""Sensitivity of the accuracy to the frequency set (Supp. A.6)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SETS = ("original", "arithmetic", "geometric", "random")
 
 
 def sensitivity(outputs: Sequence[float], sets: Sequence[str] = SETS, width: int = WIDTH) -> float:
-    """The weighted mean of the sensitivities of A.6, which is sum |O_j - O_1| / sum Delta f_j over j = 2..4.
+    """Return the weighted mean of the sensitivities of A.6, sum |O_j - O_1| / sum Delta f_j over j = 2..4.
 
     Args:
         outputs: accuracies with the four sets, the original first.
@@ -27,7 +27,7 @@ def sensitivity(outputs: Sequence[float], sets: Sequence[str] = SETS, width: int
 
 
 def relative_changes(sets: Sequence[str] = SETS, width: int = WIDTH) -> list[float]:
-    """Delta f_j = |f_j - f_1| / |f_1| of the three other sets."""
+    """Return Delta f_j = |f_j - f_1| / |f_1| of the three other sets."""
     from loope.encoders.frequencies import frequency_set
 
     first, *others = (frequency_set(name, width) for name in sets)

@@ -1,23 +1,25 @@
-"""Where a run finds things and how it uses this machine: nothing here changes its outcome."""
+"""Settings of the machine: data, workers and output."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What a run needs to know of the machine.
+    """Settings of the machine.
 
     Args:
-        data: folder with the data sets; by default the one that `LOOPE_DATA` names.
-        download: get data sets that are missing, where a program can.
-        classes: the list of classes of ImageNet-100.
-        skip_bad_images: go on without images that cannot be read.
-        workers: processes that decode images ahead; None to choose.
-        trackers: for loss curves while training; None for TensorBoard, where it is installed.
-        progress: whether a run shows bars itself; else it tells how far it is through a file in its folder.
+        data: folder of the data sets; `LOOPE_DATA` by default.
+        download: download missing data sets, if possible.
+        classes: file with the classes of ImageNet-100.
+        skip_bad_images: skip unreadable images.
+        workers: data loader workers; None to choose automatically.
+        trackers: experiment trackers; None for TensorBoard, if installed.
+        progress: whether a run shows progress bars; otherwise it writes progress to a file in its folder.
     """
 
     data: str | None = None
@@ -30,7 +32,5 @@ class Settings:
 
     @staticmethod
     def device() -> Any:
-        """Where batches that are computed rather than read should be made."""
-        import torch
-
+        """Return the device on which computed batches are made."""
         return "cuda" if torch.cuda.is_available() else None

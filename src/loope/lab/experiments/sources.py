@@ -1,28 +1,31 @@
-"""From the data of a run to the batches of its three parts, and what they mean."""
+"""Load the sources and the task of a run from the name of its data."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from torch import Tensor
 
 from loope.core.errors import one_of, require
-from loope.lab.data.batches import Fingerprinted
-from loope.lab.experiments.datasets import Material
+from loope.lab.data.batches import Fingerprinted, Source
+from loope.lab.data.images.catalog import load_images
+from loope.lab.data.images.collection import Images
+from loope.lab.data.images.source import ImageSource
+from loope.lab.data.three_cell import ThreeCellSource
+from loope.lab.engine.tasks import Bits, Classification
+from loope.lab.experiments.datasets import RunData
+from loope.lab.experiments.segmentation import segmentation
 from loope.lab.experiments.settings import Settings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from torch import Tensor
-
-    from loope.lab.data.batches import Source
-    from loope.lab.data.images.augment import Preparation
-    from loope.lab.data.images.collection import Images
-    from loope.lab.experiments.spec import Run
+from loope.lab.experiments.spec import Run
+from loope.lab.experiments.synthetic import synthetic_images
+from loope.lab.experiments.timm_models import preparation
+from loope.three_cell import ThreeCell
+from loope.three_cell.metric import ThreeCellScore
 
 
 class Scaled:
-    """A source whose images, in 0..1, are brought to the range -1..1, as for the models here."""
+    """Scale the images of a source from 0..1 to -1..1."""
 
     def __init__(self, source: Source):
         self.source = source
@@ -30,24 +33,19 @@ class Scaled:
         self.steps = source.steps
 
     def fingerprint(self) -> Mapping[str, str]:
-        """The source's."""
+        """Return the fingerprint of the source."""
         return self.source.fingerprint() if isinstance(self.source, Fingerprinted) else {}
 
     def batches(self, epoch: int, start: int = 0, share: tuple[int, int] = (0, 1)) -> Iterator[tuple[Tensor, Tensor]]:
-        """The source's batches, scaled."""
+        """Yield the scaled batches of the source."""
         for images, targets in self.source.batches(epoch, start, share):
             yield images * 2 - 1, targets
 
 
-def three_cell(run: Run, settings: Settings) -> Material:
-    """The position probe: six bits an image. Samples and parts have a seed of their own, the same for every run."""
-    from loope.lab.data.three_cell import ThreeCellSource
-    from loope.lab.engine.tasks import Bits
-    from loope.three_cell import ThreeCell
-    from loope.three_cell.metric import ThreeCellScore
-
+def three_cell(run: Run, settings: Settings) -> RunData:
+    """Load Three-Cell: six bits per image. Samples and splits are the same for every run."""
     recipe = run.recipe
-    assert recipe is not None  # noqa: S101  (for the type checker: measurements have no material)
+    assert recipe is not None  # noqa: S101  (for the type checker: measurements have no data)
 
     def part(split: str) -> Source:
         data = ThreeCell(**run.data.options, seed=0, split=split)
@@ -55,46 +53,37 @@ def three_cell(run: Run, settings: Settings) -> Material:
             ThreeCellSource(data, recipe.batch_size, train=split == "train", seed=run.seed, device=settings.device())
         )
 
-    return Material(part("train"), part("val"), part("test"), Bits(ThreeCellScore), outputs=6)
+    return RunData(part("train"), part("val"), part("test"), Bits(ThreeCellScore), outputs=6)
 
 
-def images(run: Run, settings: Settings) -> Material:
-    """Photographs with a class each."""
-    from loope.lab.data.images.catalog import load_images
-
+def images(run: Run, settings: Settings) -> RunData:
+    """Load photographs with one class each."""
     found = load_images(run.data.name, settings.data, download=settings.download, classes=settings.classes)
-    # The split is the same for every run: seeds differ in weights and training, not in what is tested.
+    # The split is the same for every seed.
     parts = found.split(run.data.options.get("split", "80-10-10"), seed=0)
     share = run.data.options.get("per_class")
     if share is not None:
-        # A quarter for validation, which is scored every epoch.
+        # A quarter for validation, which is evaluated every epoch.
         most = {name: max(1, share // 4) if name == "valid" else share for name in parts}
         parts = {name: _first_of_each_class(part, most[name]) for name, part in parts.items()}
     return _photographs(run, settings, parts)
 
 
-def fake(run: Run, settings: Settings) -> Material:
-    """Noise in place of photographs, for smoke tests."""
-    from loope.lab.experiments.synthetic import fake_images
-
+def synthetic(run: Run, settings: Settings) -> RunData:
+    """Create noise images, for smoke tests."""
     return _photographs(
-        run, settings, fake_images(**_without(run.data.options, "image_size")).split("80-10-10", seed=0)
+        run, settings, synthetic_images(**_without(run.data.options, "image_size")).split("80-10-10", seed=0)
     )
 
 
-def masks(run: Run, settings: Settings) -> Material:
-    """Scenes with a class for each pixel."""
-    from loope.lab.experiments.segmentation import segmentation
-
+def masks(run: Run, settings: Settings) -> RunData:
+    """Load scenes with a class for each pixel."""
     return segmentation(run, settings)
 
 
-def _photographs(run: Run, settings: Settings, parts: dict[str, Images]) -> Material:
-    from loope.lab.data.images.source import ImageSource
-    from loope.lab.engine.tasks import Classification
-
+def _photographs(run: Run, settings: Settings, parts: dict[str, Images]) -> RunData:
     recipe = run.recipe
-    assert recipe is not None  # noqa: S101  (for the type checker: measurements have no material)
+    assert recipe is not None  # noqa: S101  (for the type checker: measurements have no data)
     loading: dict[str, Any] = {
         "batch_size": recipe.batch_size,
         "preparation": preparation(run.model.name, image_size(run)),
@@ -107,7 +96,7 @@ def _photographs(run: Run, settings: Settings, parts: dict[str, Images]) -> Mate
     )
     classes = len(parts["train"].classes)
     task = Classification(classes, recipe.label_smoothing)
-    return Material(
+    return RunData(
         train,
         ImageSource(parts["valid"], **loading),
         ImageSource(parts["test"], **loading),
@@ -117,28 +106,14 @@ def _photographs(run: Run, settings: Settings, parts: dict[str, Images]) -> Mate
     )
 
 
-def preparation(model: str, size: int | None = None) -> Preparation:
-    """What a model of timm expects of its images, in its own size or another."""
-    import timm
-
-    from loope.lab.data.images.augment import Preparation
-
-    known = timm.get_pretrained_cfg(model)
-    require(known is not None, f"timm knows no configuration of {model!r}.")
-    config: dict[str, Any] = dict(known.to_dict())  # type: ignore[union-attr]
-    if size is not None:
-        config["input_size"] = (3, size, size)
-    return Preparation.from_timm(config)
-
-
 def image_size(run: Run) -> int | None:
-    """The side of the run's images, where the run itself says it; else it is that of the pretrained model."""
+    """Return the image size of a run, or None for that of the pretrained model."""
     size: int | None = run.data.options.get("image_size", run.model.options.get("img_size"))
     return size
 
 
 def _first_of_each_class(part: Images, most: int) -> Images:
-    """At most so many images of each class, the first ones."""
+    """Keep the first `most` images per class."""
     seen: dict[int, int] = {}
     chosen = []
     for place, label in enumerate(part.labels):
@@ -152,25 +127,25 @@ def _without(options: Any, *names: str) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name not in names}
 
 
-MATERIALS: dict[str, Callable[[Run, Settings], Material]] = {
+LOADERS: dict[str, Callable[[Run, Settings], RunData]] = {
     "three_cell": three_cell,
     "pets": images,
     "cifar100": images,
     "imagenet": images,
     "imagenet100": images,
-    "fake": fake,
+    "fake": synthetic,
     "camvid": masks,
     "cityscapes": masks,
     "fake_segmentation": masks,
 }
 
 
-def material(run: Run, settings: Settings) -> Material:
-    """The material of a run, by the name of its data.
+def load_data(run: Run, settings: Settings) -> RunData:
+    """Load the data of a run, by its name.
 
     Raises:
-        LoopeError: for an unknown name, or data that cannot be had.
+        LoopeError: for an unknown name, or unavailable data.
     """
-    one_of("data set", run.data.name, MATERIALS)
+    one_of("data set", run.data.name, LOADERS)
     require(run.recipe is not None, f"Nothing is trained in {run.name}, so it needs no data.")
-    return MATERIALS[run.data.name](run, settings)
+    return LOADERS[run.data.name](run, settings)

@@ -1,6 +1,6 @@
-"""What a run is: model, encoder, data, recipe and seed. Its hash names its folder, so the same run is never done twice.
+"""Specification of a run: model, encoder, data, recipe and seed. Its hash names its folder.
 
-Nothing here is heavy: tables are written, listed and counted without torch.
+Does not import torch, so that tables can be listed quickly.
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ Options = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """A model of timm by name.
+    """A timm model by name.
 
     Args:
-        name: as `timm.create_model` takes it.
-        options: its other arguments.
-        weights: "pretrained" for the weights of that name (a local file if there is one, else timm's download), or
-            "scratch".
+        name: name for `timm.create_model`.
+        options: other arguments of `timm.create_model`.
+        weights: "pretrained" (a local file if present, else timm's download) or "scratch".
     """
 
     name: str
@@ -40,14 +39,14 @@ class Model:
         )
 
     def made_with(self) -> dict[str, Any]:
-        """What timm's model, or the backbone around which it is built, was made with besides its name and size."""
+        """Return the timm arguments of the model or its backbone, without name and image size."""
         options = self.options.get("backbone_options", {}) if "backbone" in self.options else self.options
         return {name: value for name, value in options.items() if name != "img_size"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Encoder:
-    """An encoder by name, with its options; "own" leaves the model's own encoding as it is."""
+    """An encoder by name, with its options; "own" keeps the model's encoding."""
 
     name: str
     options: Options = field(default_factory=dict)
@@ -63,7 +62,7 @@ class Data:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One training, or one measurement where `recipe` is None: nothing is trained, the encoder is measured as made.
+    """A training run; or a measurement of an untrained encoder if `recipe` is None.
 
     Examples:
         >>> run = Run(model=Model(name="vit_tiny_patch16_224"), encoder=Encoder(name="loope"), data=Data(name="pets"),
@@ -80,30 +79,30 @@ class Run:
 
     @property
     def key(self) -> str:
-        """Twelve letters that no other run has: the hash of everything that decides the outcome."""
+        """Hash of everything that determines the outcome, 12 hex digits."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()[:12]
 
     @property
     def name(self) -> str:
-        """The run in a word or two for folders and progress bars; `key` makes it unique."""
+        """Readable name for folders and progress bars, unique by `key`."""
         return f"{self.data.name}-{self.model.name}-{self.encoder.name}-s{self.seed}-{self.key}"
 
     def __hash__(self) -> int:
         return hash(self.key)
 
     def with_seed(self, seed: int) -> Run:
-        """The same run from another seed."""
+        """Return the run with another seed."""
         return dataclasses.replace(self, seed=seed)
 
     def with_epochs(self, epochs: int) -> Run:
-        """The same run trained for longer or shorter, its warm-up in proportion; a measurement stays what it is."""
+        """Return the run with another number of epochs and proportional warmup; measurements are unchanged."""
         if self.recipe is None:
             return self
         warmup = self.recipe.warmup * epochs / self.recipe.epochs
         return dataclasses.replace(self, recipe=dataclasses.replace(self.recipe, epochs=epochs, warmup=warmup))
 
     def to_json(self) -> str:
-        """One line, keys in order: the same run gives the same text on every machine."""
+        """Return a line of JSON with sorted keys, the same on every machine."""
         return json.dumps(dataclasses.asdict(self), sort_keys=True, default=dict)
 
     @classmethod
@@ -111,7 +110,7 @@ class Run:
         """Read what `to_json` wrote.
 
         Raises:
-            LoopeError: if it is something else.
+            LoopeError: if the text is not a run.
         """
         try:
             read = json.loads(text)

@@ -1,4 +1,4 @@
-"""Do the runs of a table that are not done yet, on one machine or many."""
+"""Execute the unfinished runs of a table, on one machine or many."""
 
 from __future__ import annotations
 
@@ -6,57 +6,56 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from loope.core.processes import world_size
-from loope.lab.experiments.results import Standing, standings
-from loope.lab.experiments.runner import execute
+from loope.lab.executors import Executor
+from loope.lab.experiments.results import Status, statuses
 from loope.lab.experiments.settings import Settings
 from loope.lab.experiments.spec import Run
 
-if TYPE_CHECKING:
-    from loope.lab.executors import Executor
-
-LOOK_EVERY = 1.0  # seconds between looks at how far runs are
+LOOK_EVERY = 1.0  # seconds between calls of `watch`
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a sweep.
+    """Outcome of a sweep.
 
     Attributes:
-        standings: how far each run is.
-        failures: why some failed, by the run's name.
-        elsewhere: the names of runs that were left to another process, which was training them.
+        statuses: status of each run.
+        failures: error messages by run name.
+        elsewhere: names of runs that another process is training.
     """
 
-    standings: list[Standing]
+    statuses: list[Status]
     failures: dict[str, str]
     elsewhere: list[str]
 
 
-def carry_out(
+def run_sweep(
     runs: Sequence[Run],
     out: Path,
     executor: Executor,
     settings: Settings,
     watch: Callable[[list[Run]], None] = lambda left: None,
 ) -> Outcome:
-    """Do what is not done. A run that fails does not stop the others; it is tried again by the next call.
+    """Execute unfinished runs. A failed run does not stop the others and is retried by the next call.
 
-    A run that another process is training is left to it.
+    Runs that another process is training are skipped.
 
     Args:
-        runs: of one or more tables; a run that is named twice is done once.
+        runs: runs of one or more tables; duplicates are executed once.
         out: the folder of all runs.
-        executor: where they run.
-        settings: what they need to know of the machine.
-        watch: called now and then with the runs that are not finished yet.
+        executor: executes the runs.
+        settings: settings of the machine.
+        watch: called regularly with the unfinished runs.
     """
+    # Here, not above: it needs the packages of [train], and commands check for those after importing this module.
+    from loope.lab.experiments.runner import execute
+
     out.mkdir(parents=True, exist_ok=True)
-    # Processes that share each run must agree on which: one that comes late would see its peers "running".
+    # Processes that share each run must choose the same runs: a late one would see its peers "running".
     skipped = ("done",) if world_size() > 1 else ("done", "running")
-    waiting = [each.run for each in standings(runs, out) if each.state not in skipped]
+    waiting = [each.run for each in statuses(runs, out) if each.state not in skipped]
     futures: dict[Future[None], Run] = {}
     for run in waiting:
         futures[executor.submit(execute, run.to_json(), str(out.resolve()), settings)] = run
@@ -69,7 +68,7 @@ def carry_out(
         error = future.exception()
         if error is not None:
             failures[run.name] = str(error)
-    after = standings(runs, out)
+    after = statuses(runs, out)
     failures |= {each.run.name: each.error for each in after if each.error is not None}
     over = {each.run.name for each in after if each.state == "done"} | failures.keys()
     return Outcome(after, failures, [each.run.name for each in after if each.run.name not in over])

@@ -1,20 +1,15 @@
-"""Noise with labels: pictures for smoke tests, where no data set is at hand."""
+"""Labelled noise images for smoke tests."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import torch
 
-if TYPE_CHECKING:
-    from loope.lab.data.images.collection import Images
+from loope.lab.data.images.collection import Images
+from loope.lab.data.images.readers import Memory
 
 
-def fake_images(size: int, classes: int, side: int = 48) -> Images:
-    """`size` pictures of noise in `classes` classes, the same each time."""
-    import torch
-
-    from loope.lab.data.images.collection import Images
-    from loope.lab.data.images.readers import Memory
-
+def synthetic_images(size: int, classes: int, side: int = 48) -> Images:
+    """Create `size` noise images in `classes` classes, always the same."""
     count = side * side * 3
     pixels = torch.randint(0, 256, (size * count,), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     reader = Memory(

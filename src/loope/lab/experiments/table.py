@@ -1,4 +1,4 @@
-"""What a table of the paper is: runs, where their numbers go, and the numbers that were published."""
+"""Tables of the paper: runs, layout and published numbers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ PRESETS = ("smoke", "laptop", "paper")
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One run (for each seed) and the cells that it fills.
+    """A run (for each seed) and the cells that it fills.
 
     Args:
-        row: the row it belongs to.
-        run: what to do; seeds are added later.
+        row: name of the row.
+        run: the run; seeds are set later.
         cells: column -> name of the run's metric.
     """
 
@@ -31,13 +31,13 @@ class Entry:
 
     @property
     def label(self) -> str:
-        """What `--only` compares with: row and columns in words."""
+        """Row and columns as text, matched by `--only`."""
         return f"{self.row} | {', '.join(self.cells)}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """A column: its head, what our metric is multiplied by (100 to show percent), decimals, whether most is best."""
+    """A column: header, factor on our metric (100 for percent), decimals, and whether to mark the highest."""
 
     head: str
     scale: float = 100.0
@@ -46,19 +46,18 @@ class Column:
 
 
 def percent(*heads: str) -> tuple[Column, ...]:
-    """Columns of accuracies."""
+    """Return columns of percentages."""
     return tuple(Column(head=head) for head in heads)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Derived:
-    """Rows that are computed from the others.
+    """Rows computed from other rows.
 
     Args:
-        compute: our means, row -> column -> number as measured, and the preset, to the rows; what cannot be computed
-            is left out.
-        published: what the paper printed in them.
-        digits: decimals shown.
+        compute: takes our means (row -> column -> number) and the preset, and returns the rows that can be computed.
+        published: published numbers of these rows.
+        digits: displayed decimals.
     """
 
     compute: Callable[[Values, str], Values]
@@ -68,18 +67,18 @@ class Derived:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """A table: its runs under each preset, its layout, and what the paper printed in it.
+    """A table: runs of each preset, layout and published numbers.
 
     Args:
-        name: what one types.
-        title: what it shows.
-        columns: in the paper's order, ours behind.
-        entries: preset -> its entries, in the order of the rows.
-        published: row -> column -> the paper's number, as it is shown.
-        across: whether the best is looked for along a row, among encoders, rather than down a column.
-        notes: preset -> what a reader must know about it.
-        derived: rows computed from the others.
-        plots: names of the drawings that belong to the report.
+        name: name on the command line.
+        title: title of the table.
+        columns: the paper's columns, followed by ours.
+        entries: returns the entries of a preset, in row order.
+        published: row -> column -> published number, in the displayed unit.
+        across: mark the best number of each row instead of each column.
+        notes: preset -> note for the reader.
+        derived: rows computed from other rows.
+        plots: names of the figures of the report.
     """
 
     name: str
@@ -96,7 +95,7 @@ class Table:
         """The entries of a preset whose label, model or encoder fits one of the patterns (`*` and `?`, any case).
 
         Raises:
-            LoopeError: for an unknown preset, or a pattern that fits nothing.
+            LoopeError: for an unknown preset, or a pattern without matches.
         """
         one_of("preset", preset, PRESETS)
         entries = self.entries(preset)
@@ -107,7 +106,7 @@ class Table:
         return [entry for entry in entries if not only or any(_fits(entry, pattern) for pattern in only)]
 
     def with_epochs(self, epochs: int | None) -> Table:
-        """The same table with runs of another length; as it is for None."""
+        """Return the table with another number of epochs; unchanged for None."""
         if epochs is None:
             return self
         return replace(
@@ -117,9 +116,9 @@ class Table:
         )
 
     def narrowed(self, *only: str) -> Table:
-        """The same table with the entries that fit one of the patterns; as it is without any.
+        """Return the table with only the entries that match a pattern; unchanged without patterns.
 
-        Its name says that it is a part, so that its report does not take the place of the whole one's.
+        It gets another name, so that its report does not overwrite that of the whole table.
         """
         if not only:
             return self
@@ -133,7 +132,7 @@ def _fits(entry: Entry, pattern: str) -> bool:
 
 
 def table_names() -> list[str]:
-    """The tables there are, by the names of their files."""
+    """Return the names of all tables."""
     from loope.lab.experiments import tables
 
     names = [module.name for module in pkgutil.iter_modules(tables.__path__)]
@@ -141,10 +140,10 @@ def table_names() -> list[str]:
 
 
 def get_table(name: str) -> Table:
-    """A table by name.
+    """Return a table by name.
 
     Raises:
-        LoopeError: for an unknown name, with those there are.
+        LoopeError: for an unknown name.
     """
     if name not in table_names():
         raise unknown("table", name, table_names())

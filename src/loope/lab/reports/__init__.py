@@ -1,1 +1,1 @@
-"""Pictures and tables of what was computed."""
+"""Figures, tables and HTML pages of results."""

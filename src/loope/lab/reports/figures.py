@@ -1,4 +1,4 @@
-"""Drawings of training runs: learning curves, scores against each other, and trends."""
+"""Figures of training runs: learning curves, scores and trends."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Points = Sequence[tuple[float, float]]
-SIDES = tuple((x, y) for y in (4, -10, 14, -20) for x in (5, -5))  # where a name may stand beside its dot
+SIDES = tuple((x, y) for y in (4, -10, 14, -20) for x in (5, -5))  # possible offsets of a label from its dot
 
 
 def learning_curves(curves: Mapping[str, Sequence[Points]], across: str, up: str, floor: float | None = None) -> Figure:
-    """A colour for each name, a thin line for each of its seeds; names stand beside, in the order in which they end.
+    """Draw a line per seed, coloured by name; the legend is sorted by final value.
 
     Args:
-        curves: name -> for each seed its (x, y) points.
-        across: what runs along x.
-        up: what runs along y.
-        floor: a level to mark: what guessing scores.
+        curves: name -> (x, y) points of each seed.
+        across: label of the x axis.
+        up: label of the y axis.
+        floor: level to mark, such as the score of a constant answer.
     """
     figure, ax = plain_axes(across, up)
     colours = [f"C{number}" for number in range(10)]
@@ -37,17 +37,17 @@ def learning_curves(curves: Mapping[str, Sequence[Points]], across: str, up: str
         ax.axhline(floor, color="gray", linestyle=":", linewidth=1, label="a constant answer")
     ends = {name: fmean([points[-1][1] for points in seeds if points] or [0.0]) for name, seeds in curves.items()}
     handles = dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
-    ordered = sorted(handles, key=lambda name: -ends.get(name, 0.0))  # the floor comes last
+    ordered = sorted(handles, key=lambda name: -ends.get(name, 0.0))  # the floor is last
     figure.legend([handles[name] for name in ordered], ordered, fontsize=8, frameon=False, loc="outside right upper")
     return figure
 
 
 def intervals(scores: Mapping[str, tuple[float, float, float | None]], across: str) -> Figure:
-    """A line for each name, the best on top: our mean with its interval, and a ring where the published number is.
+    """Draw the mean and interval of each name, best on top, and the published number as a ring.
 
     Args:
-        scores: name -> mean, half of its interval (NaN if unknown), published number.
-        across: what is drawn.
+        scores: name -> mean, half of its interval (NaN if unknown), published number or None.
+        across: label of the x axis.
     """
     from matplotlib.figure import Figure
 
@@ -71,11 +71,11 @@ def intervals(scores: Mapping[str, tuple[float, float, float | None]], across: s
 
 
 def scatter(points: Mapping[str, tuple[float, float]], across: str, up: str) -> Figure:
-    """Each name at its place: whether one score tells the other. Names that would lie on others go to another side."""
+    """Draw a labelled dot per name; labels are moved where they would overlap."""
     figure, ax = plain_axes(across, up)
     dots = [ax.plot(x, y, "o", color="C0", markersize=5)[0] for x, y in points.values()]
     ax.margins(0.15)
-    figure.draw_without_rendering()  # places in pixels are known from here on
+    figure.draw_without_rendering()  # pixel positions are known from here on
     taken = [dot.get_window_extent() for dot in dots]
     for name, place in points.items():
         label = ax.annotate(name, place, SIDES[0], textcoords="offset points", fontsize=8)
@@ -88,7 +88,7 @@ def scatter(points: Mapping[str, tuple[float, float]], across: str, up: str) -> 
 
 
 def clouds(groups: Mapping[str, Points], across: str, up: str) -> Figure:
-    """A dot for each point, a colour for each name."""
+    """Draw the points of each name in its own colour."""
     figure, ax = plain_axes(across, up)
     for name, points in groups.items():
         x, y = zip(*points, strict=True)
@@ -98,7 +98,7 @@ def clouds(groups: Mapping[str, Points], across: str, up: str) -> Figure:
 
 
 def lines(values: Mapping[str, Points], across: str, up: str) -> Figure:
-    """A line with marks for each name; x is drawn by its logarithm."""
+    """Draw a line with markers per name, on a logarithmic x axis."""
     figure, ax = plain_axes(across, up)
     for name, points in values.items():
         x, y = zip(*points, strict=True)

@@ -1,4 +1,4 @@
-"""One HTML file with tables and pictures inside: it opens offline and can be sent as it is."""
+"""Write a self-contained HTML page with tables and images."""
 
 import base64
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ td:first-child, th:first-child { text-align: left }
 
 
 def page(title: str, *parts: str) -> str:
-    """A whole document from parts made by `text`, `table` and `picture`."""
+    """Return a document made of the results of `text`, `table` and `picture`."""
     return (
         f"<!doctype html><html lang='en'><head><meta charset='utf-8'><title>{escape(title)}</title>"
         f"<meta name='viewport' content='width=device-width'><style>{STYLE}</style></head>"
@@ -23,18 +23,18 @@ def page(title: str, *parts: str) -> str:
 
 
 def text(heading: str, paragraph: str) -> str:
-    """A heading with a paragraph."""
+    """Return a heading with a paragraph."""
     return f"<h2>{escape(heading)}</h2><p>{escape(paragraph)}</p>"
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table."""
+    """Return a table."""
     lines = ["".join(f"<th>{escape(cell)}</th>" for cell in head)]
     lines += ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows]
     return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 
 
 def picture(png: bytes, description: str) -> str:
-    """A picture, stored in the page itself."""
+    """Return an image embedded in the page."""
     data = base64.b64encode(png).decode()
     return f"<p><img alt='{escape(description, quote=True)}' src='data:image/png;base64,{data}'></p>"

@@ -1,4 +1,4 @@
-"""A table of our numbers beside the published ones, as Markdown, HTML, LaTeX, CSV or JSON."""
+"""Render our numbers beside the published ones as Markdown, HTML, LaTeX, CSV or JSON."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ MISSING = "—"
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell: our mean over `n` seeds with half its 95 % interval, and what was published; None where there is none.
+    """A cell: our mean over `n` seeds with half its 95 % interval, and the published number; None if missing.
 
     Args:
-        ours: in the unit that is shown.
-        half: NaN where there is one seed.
-        n: how many seeds.
-        published: in the unit that is shown.
+        ours: our mean, in the displayed unit.
+        half: half of the 95 % interval; NaN for one seed.
+        n: number of seeds.
+        published: published number, in the displayed unit.
         best: whether ours is the best of its row or column.
-        digits: decimals shown.
+        digits: displayed decimals.
     """
 
     ours: float | None = None
@@ -37,18 +37,18 @@ class Cell:
 
     @property
     def difference(self) -> float | None:
-        """Ours less the published."""
+        """Ours minus the published number."""
         return None if self.ours is None or self.published is None else self.ours - self.published
 
     def number(self) -> str:
-        """Ours with its interval, or that it is missing."""
+        """Return our mean with its interval, or `MISSING`."""
         if self.ours is None:
             return MISSING
         half = "" if math.isnan(self.half) else f" ± {self.half:.{self.digits}f}"
         return f"{self.ours:.{self.digits}f}{half}"
 
     def comparison(self) -> str:
-        """The published number and the difference, or nothing."""
+        """Return the published number and the difference, or ""."""
         if self.published is None:
             return ""
         apart = "" if self.difference is None else f" ({self.difference:+.{self.digits}f})"
@@ -56,14 +56,14 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Sheet:
-    """A table ready to be written.
+class ResultsTable:
+    """A table ready to be rendered.
 
     Args:
-        title: what it shows.
-        columns: heads of the columns.
-        rows: name of each row with its cells, one for each column.
-        notes: what a reader must know, one paragraph each.
+        title: title of the table.
+        columns: column headers.
+        rows: name of each row with one cell per column.
+        notes: notes for the reader, one paragraph each.
     """
 
     title: str
@@ -75,56 +75,56 @@ class Sheet:
 LEGEND = "Ours: mean ± half of the 95 % interval over n seeds; below it the published number and our difference to it."
 
 
-def markdown(sheet: Sheet) -> str:
-    """A section with a table."""
-    head = ["", *sheet.columns]
-    lines = [f"## {sheet.title}", "", _bar(head), _bar(["---"] * len(head))]
-    lines += [_bar([name, *(_markdown_cell(cell) for cell in cells)]) for name, cells in sheet.rows]
-    return "\n".join([*lines, "", LEGEND, *(f"\n{note}" for note in sheet.notes)]) + "\n"
+def markdown(table: ResultsTable) -> str:
+    """Render a Markdown section."""
+    head = ["", *table.columns]
+    lines = [f"## {table.title}", "", _bar(head), _bar(["---"] * len(head))]
+    lines += [_bar([name, *(_markdown_cell(cell) for cell in cells)]) for name, cells in table.rows]
+    return "\n".join([*lines, "", LEGEND, *(f"\n{note}" for note in table.notes)]) + "\n"
 
 
-def html(sheet: Sheet) -> str:
-    """A section with a table, to be put into a page."""
-    head = "".join(f"<th>{escape(column)}</th>" for column in ("", *sheet.columns))
+def html(table: ResultsTable) -> str:
+    """Render an HTML section, without the page around it."""
+    head = "".join(f"<th>{escape(column)}</th>" for column in ("", *table.columns))
     body = "".join(
-        f"<tr><td>{escape(name)}</td>{''.join(_html_cell(cell) for cell in cells)}</tr>" for name, cells in sheet.rows
+        f"<tr><td>{escape(name)}</td>{''.join(_html_cell(cell) for cell in cells)}</tr>" for name, cells in table.rows
     )
-    notes = "".join(f"<p>{escape(note)}</p>" for note in (LEGEND, *sheet.notes))
-    return f"<h2>{escape(sheet.title)}</h2><table><tr>{head}</tr>{body}</table>{notes}"
+    notes = "".join(f"<p>{escape(note)}</p>" for note in (LEGEND, *table.notes))
+    return f"<h2>{escape(table.title)}</h2><table><tr>{head}</tr>{body}</table>{notes}"
 
 
-def latex(sheet: Sheet) -> str:
-    """A `table` with booktabs; the package is needed."""
-    lines = [r"\begin{table}", r"\centering", rf"\begin{{tabular}}{{l{'c' * len(sheet.columns)}}}", r"\toprule"]
-    lines.append(" & ".join(["", *map(_tex, sheet.columns)]) + r" \\")
+def latex(table: ResultsTable) -> str:
+    """Render a LaTeX `table`; needs the booktabs package."""
+    lines = [r"\begin{table}", r"\centering", rf"\begin{{tabular}}{{l{'c' * len(table.columns)}}}", r"\toprule"]
+    lines.append(" & ".join(["", *map(_tex, table.columns)]) + r" \\")
     lines.append(r"\midrule")
-    lines += [" & ".join([_tex(name), *(_latex_cell(cell) for cell in cells)]) + r" \\" for name, cells in sheet.rows]
-    caption = " ".join((sheet.title + ".", LEGEND, *sheet.notes))
+    lines += [" & ".join([_tex(name), *(_latex_cell(cell) for cell in cells)]) + r" \\" for name, cells in table.rows]
+    caption = " ".join((table.title + ".", LEGEND, *table.notes))
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", rf"\caption{{{_tex(caption)}}}", r"\end{table}"]) + "\n"
 
 
-def long_csv(sheet: Sheet) -> str:
-    """A line for each cell: row, column, mean, half, n, published, difference."""
+def long_csv(table: ResultsTable) -> str:
+    """Render one CSV line per cell: row, column, mean, half, n, published, difference."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(["row", "column", "mean", "half_95", "n", "published", "difference"])
-    for name, cells in sheet.rows:
-        for column, cell in zip(sheet.columns, cells, strict=True):
+    for name, cells in table.rows:
+        for column, cell in zip(table.columns, cells, strict=True):
             numbers = (cell.ours, cell.half, cell.n, cell.published, cell.difference)
             writer.writerow([name, column, *(_csv_number(number) for number in numbers)])
     return file.getvalue()
 
 
-def as_json(sheet: Sheet) -> str:
-    """Title, notes and a list of rows with their cells by column; null where there is no number."""
+def as_json(table: ResultsTable) -> str:
+    """Render title, notes and rows with their cells by column as JSON; null for missing numbers."""
     rows = [
-        {"row": name, "cells": {column: _numbers(cell) for column, cell in zip(sheet.columns, cells, strict=True)}}
-        for name, cells in sheet.rows
+        {"row": name, "cells": {column: _numbers(cell) for column, cell in zip(table.columns, cells, strict=True)}}
+        for name, cells in table.rows
     ]
-    return to_json({"title": sheet.title, "notes": list(sheet.notes), "rows": rows}) + "\n"
+    return to_json({"title": table.title, "notes": list(table.notes), "rows": rows}) + "\n"
 
 
-FORMATS: dict[str, Callable[[Sheet], str]] = {
+FORMATS: dict[str, Callable[[ResultsTable], str]] = {
     "md": markdown,
     "html": html,
     "latex": latex,
@@ -133,14 +133,14 @@ FORMATS: dict[str, Callable[[Sheet], str]] = {
 }
 
 
-def render(sheet: Sheet, file_format: str) -> str:
-    """The sheet in one of `FORMATS`.
+def render(table: ResultsTable, file_format: str) -> str:
+    """Render a table in one of `FORMATS`.
 
     Raises:
-        LoopeError: for another.
+        LoopeError: for an unknown format.
     """
     one_of("format", file_format, FORMATS)
-    return FORMATS[file_format](sheet)
+    return FORMATS[file_format](table)
 
 
 def _numbers(cell: Cell) -> dict[str, float | None]:

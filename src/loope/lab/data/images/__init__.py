@@ -1,1 +1,1 @@
-"""Images on disk: data sets by name, splits, augmentation, and batches for training."""
+"""Image classification: data sets by name, splits, augmentation and training batches."""

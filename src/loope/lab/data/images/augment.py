@@ -1,4 +1,4 @@
-"""From a picture to a tensor, with timm's transforms; what is random in it follows from a seed for each sample."""
+"""Transform images to tensors with timm, with a seed per sample for random transforms."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+import numpy
 import torch
+from PIL.Image import Image
+from timm.data import Mixup, create_transform
+from timm.data.transforms import MaybeToTensor
 from torch import Tensor
+from torchvision.transforms import Compose, RandomHorizontalFlip
 
 from loope.core.errors import one_of, require
 from loope.core.grid import GridLike, as_grid
 from loope.core.seeds import derive
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "box", "hamming", "lanczos")
 RAND_AUGMENT = "rand-m9-mstd0.5-inc1"  # DeiT's
@@ -29,12 +31,12 @@ AUGMENTS = {
 
 
 def unchanged(image: Image) -> Image:
-    """The image as it is."""
+    """Return the image as it is."""
     return image
 
 
 class Steps(NamedTuple):
-    """From a PIL image to `(3, H, W)` float32: first what is the same in every epoch, then the rest."""
+    """Transform of a PIL image to `(3, H, W)` float32, split into a part that is fixed over epochs and the rest."""
 
     fixed: Callable[[Image], Image]
     rest: Callable[[Image], Tensor]
@@ -42,13 +44,13 @@ class Steps(NamedTuple):
 
 @dataclass(frozen=True)
 class Preparation:
-    """What a model expects of its images; timm's names.
+    """Image preprocessing that a model expects; field names as in timm.
 
     Attributes:
         size: side length, or (height, width).
-        mean: subtracted from each channel, of values in 0..1.
-        std: what each channel is divided by.
-        crop_pct: how much of the resized image's side is kept for evaluation.
+        mean: per-channel mean, for values in 0..1.
+        std: per-channel standard deviation.
+        crop_pct: centre crop for evaluation, as a share of the resized image's side.
         interpolation: one of `INTERPOLATIONS`.
     """
 
@@ -69,7 +71,7 @@ class Preparation:
 
     @classmethod
     def from_timm(cls, config: Mapping[str, Any]) -> Preparation:
-        """Read what `timm.data.resolve_model_data_config(model)` gives.
+        """Convert the result of `timm.data.resolve_model_data_config(model)`.
 
         Examples:
             >>> Preparation.from_timm({"input_size": (3, 240, 240), "mean": (0.5,) * 3, "std": (0.5,) * 3,
@@ -80,15 +82,11 @@ class Preparation:
         return cls(size=tuple(config["input_size"][1:]), **shared)
 
     def steps(self, augment: str) -> Steps:
-        """The transform of timm for `augment`, one of `AUGMENTS`.
+        """Create the timm transform for `augment`, one of `AUGMENTS`.
 
         Raises:
-            LoopeError: if there is no such augmentation.
+            LoopeError: for an unknown augmentation.
         """
-        from timm.data import create_transform
-        from timm.data.transforms import MaybeToTensor
-        from torchvision.transforms import Compose, RandomHorizontalFlip
-
         one_of("augmentation", augment, AUGMENTS)
         expected: dict[str, Any] = {
             "input_size": (3, *as_grid(self.size, "size")),
@@ -110,20 +108,18 @@ class Preparation:
 def mix(images: Tensor, labels: Tensor, classes: int, mixup: float, cutmix: float) -> tuple[Tensor, Tensor]:
     """Blend each image with its neighbour (0 with 1, 2 with 3, ...) by timm's mixup or cutmix.
 
-    Neighbours stay together however a batch is shared by processes, as long as each has an even number.
+    Neighbours stay together when a batch is shared by processes, as long as each share is even.
 
     Args:
         images: `(B, 3, H, W)` float32, with B even.
         labels: `(B,)` int64.
-        classes: how many there are.
-        mixup: alpha of mixup; 0 for none.
-        cutmix: alpha of cutmix; 0 for none. With both, one is drawn for each batch.
+        classes: number of classes.
+        mixup: alpha of mixup; 0 to disable.
+        cutmix: alpha of cutmix; 0 to disable. With both, one is drawn per batch.
 
     Returns:
-        Images, and targets `(B, classes)` float32 that add up to 1.
+        Images, and `(B, classes)` float32 targets that sum to 1.
     """
-    from timm.data import Mixup
-
     # timm blends the first image with the last, the second with the last but one, ...
     places = torch.arange(len(images))
     order = torch.cat((places[::2], places[1::2].flip(0)))
@@ -135,14 +131,12 @@ def mix(images: Tensor, labels: Tensor, classes: int, mixup: float, cutmix: floa
 
 @contextmanager
 def seeded(*purpose: object) -> Iterator[None]:
-    """Python's, NumPy's and torch's generators, as timm uses them, start from a seed; afterwards they are as before."""
-    import numpy
-
+    """Seed the generators of Python, NumPy and torch, which timm uses, and restore them afterwards."""
     seed = derive(*purpose)
     before = random.getstate(), numpy.random.get_state(), torch.get_rng_state()
     random.seed(seed)
     numpy.random.seed(seed % 2**32)
-    torch.default_generator.manual_seed(seed)  # not torch.manual_seed: generators of GPUs stay out of it
+    torch.default_generator.manual_seed(seed)  # not torch.manual_seed, which also seeds GPUs
     try:
         yield
     finally:

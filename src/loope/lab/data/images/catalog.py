@@ -1,44 +1,45 @@
-"""Data sets by name: what they are, how large, where they lie, and how to get them."""
+"""Data sets by name: description, size, folder layout and download."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from loope.core.errors import LoopeError, MissingPackageError, one_of, require
+from torchvision.datasets import CIFAR100, OxfordIIITPet
+from torchvision.datasets.utils import download_and_extract_archive
+
+from loope.core.errors import LoopeError, one_of, require
 from loope.lab.data.images.cifar import read_cifar100
+from loope.lab.data.images.collection import Images
 from loope.lab.data.images.layouts import read_class_list, read_folders, read_pets
 
-if TYPE_CHECKING:
-    from loope.lab.data.images.collection import Images
 
-
-class Entry(NamedTuple):
-    """A data set: for people who look for it, and for the code that reads it."""
+class DatasetInfo(NamedTuple):
+    """Description of a data set, and how to find and download it."""
 
     title: str
-    size: str  # of what is downloaded
+    size: str  # download size
     origin: str
-    layout: str  # below the folder of data sets, {root}
-    find: Callable[[Path], Images | None]  # None: it is not there
+    layout: str  # expected files below the data folder {root}
+    find: Callable[[Path], Images | None]  # returns None if it is missing
     download: Callable[[Path], None] | None = None
 
 
 def load_images(
     name: str, root: str | Path | None = None, *, download: bool = False, classes: str | Path | None = None
 ) -> Images:
-    """The labelled images of a data set; none is decoded yet.
+    """Load the labelled images of a data set, without decoding them.
 
     Args:
         name: "pets", "cifar100", "imagenet" or "imagenet100".
-        root: the folder with the data sets; by default the one that `LOOPE_DATA` names.
-        download: get it if it is not there; for "pets" and "cifar100".
-        classes: for "imagenet100", to take it out of ImageNet-1k: a text file with 100 ids, one on each line.
+        root: folder of the data sets; `LOOPE_DATA` by default.
+        download: download it if it is missing ("pets" and "cifar100" only).
+        classes: for "imagenet100" as a subset of ImageNet-1k: a text file with 100 ids, one per line.
 
     Raises:
-        LoopeError: if the data set is unknown, not there, or not whole.
+        LoopeError: if the data set is unknown, missing or incomplete.
     """
     one_of("data set", name, CATALOG)
     entry = CATALOG[name]
@@ -48,7 +49,6 @@ def load_images(
             f"No folder with data sets is known: give root= (--data) or set LOOPE_DATA. {how_to_get(name)}"
         )
     folder = Path(place)
-    _require_packages()
     if classes is not None:
         require(name == "imagenet100", f"A class list goes with 'imagenet100', got one for {name!r}; leave it out.")
         return _choose_imagenet100(folder, read_class_list(classes))
@@ -62,7 +62,7 @@ def load_images(
 
 
 def how_to_get(name: str, root: Path = Path("DATA")) -> str:
-    """What to download, how large it is, and where to put it.
+    """Explain what to download, its size, and where to put it.
 
     Examples:
         >>> how_to_get("pets")[:71]
@@ -83,22 +83,12 @@ def _download(name: str, root: Path) -> None:
         raise LoopeError(f"The download of {entry.title} failed: {error}. {how_to_get(name, root)}") from error
 
 
-def _require_packages() -> None:
-    try:
-        import timm  # noqa: F401
-        import torchvision  # noqa: F401
-    except ImportError:
-        raise MissingPackageError("Images need torchvision and timm: pip install 'loope[train]'.") from None
-
-
 def _find_pets(root: Path) -> Images | None:
     folder = root / "oxford-iiit-pet"
     return read_pets(folder) if all((folder / part).is_dir() for part in ("images", "annotations")) else None
 
 
 def _download_pets(root: Path) -> None:
-    from torchvision.datasets import OxfordIIITPet
-
     OxfordIIITPet(root, download=True)
 
 
@@ -110,10 +100,7 @@ def _find_cifar100(root: Path) -> Images | None:
 
 
 def _download_cifar100(root: Path) -> None:
-    from torchvision.datasets import CIFAR100
-    from torchvision.datasets.utils import download_and_extract_archive
-
-    # CIFAR100(download=True) would unpickle what came; here it is only unpacked, once its checksum is right.
+    # CIFAR100(download=True) would also unpickle the files; this only verifies and unpacks the archive.
     download_and_extract_archive(CIFAR100.url, root, filename=CIFAR100.filename, md5=CIFAR100.tgz_md5)
 
 
@@ -140,7 +127,7 @@ def _of_100_classes(images: Images) -> Images:
 
 
 CATALOG = {
-    "pets": Entry(
+    "pets": DatasetInfo(
         "Oxford-IIIT Pet (37 classes, 7,349 labelled images)",
         "0.8 GB (images.tar.gz and annotations.tar.gz)",
         "https://www.robots.ox.ac.uk/~vgg/data/pets",
@@ -148,7 +135,7 @@ CATALOG = {
         _find_pets,
         _download_pets,
     ),
-    "cifar100": Entry(
+    "cifar100": DatasetInfo(
         "CIFAR-100 (100 classes, 60,000 images of 32x32)",
         "169 MB (cifar-100-python.tar.gz)",
         "https://www.cs.toronto.edu/~kriz/cifar.html",
@@ -157,7 +144,7 @@ CATALOG = {
         _find_cifar100,
         _download_cifar100,
     ),
-    "imagenet": Entry(
+    "imagenet": DatasetInfo(
         "ImageNet-1k (ILSVRC 2012: 1,000 classes, 1,331,167 labelled images)",
         "155 GB (ILSVRC2012_img_train.tar, ILSVRC2012_img_val.tar, ILSVRC2012_devkit_t12.tar.gz)",
         "https://image-net.org/download (after a registration)",
@@ -165,7 +152,7 @@ CATALOG = {
         "{root}/imagenet, torchvision.datasets.ImageNet('{root}/imagenet', split='train') and split='val' unpack them",
         _find_imagenet,
     ),
-    "imagenet100": Entry(
+    "imagenet100": DatasetInfo(
         "ImageNet-100 (100 classes of ImageNet-1k, about 130,000 images)",
         "100 classes (about 15 GB) of ImageNet-1k (155 GB)",
         "https://image-net.org/download (after a registration)",

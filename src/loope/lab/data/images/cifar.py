@@ -1,38 +1,38 @@
-"""CIFAR-100 as it is published: Python pickles, read without running what they say.
+"""Read the published pickles of CIFAR-100 without running code.
 
-A pickle is a program: it names functions and calls them. These files name three, all of NumPy, to rebuild their arrays.
-Here those names stand for classes that only keep what they are given, and any other name is refused.
+A pickle can name and call any function. These files name three of NumPy, to rebuild arrays. Here those names map to
+classes that only store their arguments, and every other name is refused.
 """
 
 from __future__ import annotations
 
 import pickle
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
+
+import torch
+from torch import Tensor
 
 from loope.core.errors import LoopeError, require
 from loope.lab.data.images.collection import Images
 from loope.lab.data.images.readers import Memory
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 SIDE = 32
 AGAIN = "delete the folder and download it again (download=True, --download)."
 
 
 class _Type:
-    """What a pickle says of an array's numbers."""
+    """Data type of a pickled array."""
 
     def __init__(self, name: str, *options: object):
         self.name = name
 
     def __setstate__(self, state: object) -> None:
-        pass  # the order of bytes, which single bytes do not have
+        pass  # byte order, irrelevant for single bytes
 
 
 class _Array:
-    """What a pickle says of an array: shape, type and content."""
+    """Shape, type and content of a pickled array."""
 
     def __init__(self, *options: object):
         pass
@@ -41,9 +41,7 @@ class _Array:
         *_, self.shape, self.type, self.by_columns, self.content = state
 
     def tensor(self) -> Tensor:
-        """The array as uint8."""
-        import torch
-
+        """Return the array as a uint8 tensor."""
         require(self.type.name in ("u1", "|u1"), f"its numbers are {self.type.name!r}, not bytes")
         content = self.content.encode("latin1") if isinstance(self.content, str) else self.content
         flat = torch.frombuffer(bytearray(content), dtype=torch.uint8)
@@ -54,32 +52,30 @@ STAND_INS = {"numpy.ndarray": _Array, "numpy.dtype": _Type, "numpy.core.multiarr
 
 
 class _PlainUnpickler(pickle.Unpickler):
-    """Reads dictionaries, lists, strings and numbers, and arrays as `_Array`; nothing else."""
+    """Read dictionaries, lists, strings, numbers, and arrays as `_Array`; refuse everything else."""
 
     def find_class(self, module: str, name: str) -> Any:
-        asked = f"{module}.{name}".replace("numpy._core.", "numpy.core.")  # its name since NumPy 2
+        asked = f"{module}.{name}".replace("numpy._core.", "numpy.core.")  # renamed in NumPy 2
         if asked not in STAND_INS:
             raise LoopeError(f"it asks for {asked}, which CIFAR-100 does not need and which could run code")
         return STAND_INS[asked]
 
 
 def unpickle(file: IO[bytes]) -> Any:
-    """The plain values and arrays of a pickle that Python 2 wrote.
+    """Read plain values and arrays from a pickle written by Python 2.
 
     Raises:
-        LoopeError: if it asks for anything else.
+        LoopeError: if the pickle names anything else.
     """
     return _PlainUnpickler(file, encoding="latin1").load()
 
 
 def read_cifar100(folder: Path) -> Images:
-    """The images of `train` and `test`, in memory: 60,000 of 32x32 take 184 MB.
+    """Read `train` and `test` into memory: 60,000 images of 32x32 take 184 MB.
 
     Raises:
-        LoopeError: if a file is damaged, or not what it says.
+        LoopeError: if a file is damaged.
     """
-    import torch
-
     classes: list[str] = _open(folder / "meta", "fine_label_names")[0]
     pixels: list[Tensor] = []
     labels: list[int] = []
@@ -94,7 +90,7 @@ def read_cifar100(folder: Path) -> Images:
             and all(isinstance(number, int) and 0 <= number < len(classes) for number in numbers),
             f"{folder / part} does not hold images of 32x32 with a class each; {AGAIN}",
         )
-        # Stored as three planes of 32x32; pictures have the colours of a pixel side by side.
+        # Stored as three planes of 32x32; images are height x width x 3.
         pixels.append(data.reshape(-1, 3, SIDE, SIDE).permute(0, 2, 3, 1).flatten())
         labels += numbers
         names += [f"{part}/{number}" for number in range(len(numbers))]
@@ -104,12 +100,12 @@ def read_cifar100(folder: Path) -> Images:
 
 
 def _open(path: Path, *keys: str) -> list[Any]:
-    """Some of what a file holds; arrays as tensors."""
-    require(not path.exists() or path.is_file(), f"{path} must be a file; {AGAIN}")  # a pipe would block
+    """Read the given keys of a file; arrays as tensors."""
+    require(not path.exists() or path.is_file(), f"{path} must be a file; {AGAIN}")  # reading a pipe would block
     try:
         with path.open("rb") as file:
             content = unpickle(file)
         found = [content[key] for key in keys]
         return [value.tensor() if isinstance(value, _Array) else value for value in found]
-    except Exception as error:  # damaged bytes can stop it in any way
+    except Exception as error:  # a damaged pickle can raise anything
         raise LoopeError(f"Cannot read {path}: {error}; {AGAIN}") from error

@@ -1,4 +1,4 @@
-"""Labelled images: a data set, or a part of it."""
+"""Labelled images: a data set or a split of it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from loope.lab.data.images.splits import assign
 
 @dataclass(frozen=True)
 class Images:
-    """Labelled images, not decoded yet.
+    """Labelled images, decoded on access.
 
     Attributes:
-        reader: gives the pixels.
-        labels: the class of each image, as its place in `classes`.
-        official: "train" or "test" for each image, as published.
-        classes: their names.
+        reader: reads the pixels.
+        labels: class of each image, an index into `classes`.
+        official: published split of each image, "train" or "test".
+        classes: names of the classes.
     """
 
     reader: Reader
@@ -31,7 +31,7 @@ class Images:
         return len(self.labels)
 
     def take(self, indices: Sequence[int]) -> Images:
-        """Some of the images."""
+        """Return a subset of the images."""
         return Images(
             self.reader.take(indices),
             [self.labels[index] for index in indices],
@@ -40,25 +40,25 @@ class Images:
         )
 
     def digest(self) -> str:
-        """Twelve letters that are the same for the same images (by name, not by pixel) and labels in the same order."""
+        """Return a hash of names and labels, in order, of 12 hex digits; pixels are not read."""
         lines = (f"{name} {label}\n" for name, label in zip(self.reader.names, self.labels, strict=True))
         return hashlib.sha256("".join(lines).encode()).hexdigest()[:12]
 
     def fingerprint(self) -> dict[str, str]:
-        """What the images are, by name, label and content; see `loope.lab.data.fingerprint`."""
+        """Return the fingerprint of names, labels and contents; see `loope.lab.data.fingerprint`."""
         labels = [self.classes[label] for label in self.labels]
         return self.reader.fingerprint(labels)
 
     def split(self, how: str = "80-10-10", seed: int = 0) -> dict[str, Images]:
-        """Parts "train", "valid" and "test" that share no image and leave none out; each has its share of every class.
+        """Split into disjoint parts "train", "valid" and "test", stratified by class.
 
         Args:
-            how: percentages of all images, as "80-10-10"; or "official" for the published test part, with a tenth of
-                the published training part, by seed, for validation.
-            seed: what the parts follow from.
+            how: percentages of all images, as "80-10-10"; or "official" for the published test split, with a tenth of
+                the published training split held out for validation.
+            seed: seed of the split.
 
         Raises:
-            LoopeError: if it is no such split, or leaves a part empty.
+            LoopeError: for an invalid split, or one that leaves a part empty.
         """
         parts = assign(how, seed, self.reader.names, self.labels, self.official)
         for part, indices in parts.items():

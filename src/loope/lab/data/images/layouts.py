@@ -1,9 +1,12 @@
-"""How data sets lie on disk: as torchvision reads them, a folder for each class, or Oxford-IIIT Pet's lists."""
+"""Read data sets from disk: a folder per class, or the lists of Oxford-IIIT Pet."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+
+from torchvision.datasets import OxfordIIITPet
+from torchvision.datasets.folder import IMG_EXTENSIONS, find_classes
 
 from loope.core.errors import LoopeError, require, unknown
 from loope.lab.data.images.collection import Images
@@ -12,22 +15,20 @@ from loope.lab.data.listing import each_once, walk
 
 
 def read_folders(folder: Path, train: str, test: str, classes: Sequence[str] | None = None) -> Images:
-    """Images in `folder/train/CLASS` and `folder/test/CLASS`, as torchvision's `ImageFolder` lists them.
+    """List images in `folder/train/CLASS` and `folder/test/CLASS`, as torchvision's `ImageFolder` does.
 
-    Classes are numbered by their sorted names; for ImageNet's ids that is the numbering of every pretrained model. Each
-    file counts once, also if links lead to it: an image of the test part is never one of the training part too.
+    Classes are numbered by sorted name, which for ImageNet matches pretrained models. Each file counts once, even if
+    links lead to it, so that no test image is also a training image.
 
     Args:
-        folder: of the data set.
-        train: name of the folder with the training part.
-        test: name of the folder with the test part.
-        classes: those to read; None for all.
+        folder: folder of the data set.
+        train: subfolder of the training split.
+        test: subfolder of the test split.
+        classes: classes to read; None for all.
 
     Raises:
-        LoopeError: if a class is missing in a part, has no image, or does not exist.
+        LoopeError: if a class is unknown, missing in a split, or has no images.
     """
-    from torchvision.datasets.folder import IMG_EXTENSIONS, find_classes
-
     try:
         found = {part: find_classes(folder / part)[0] for part in (train, test)}
         apart = sorted(set(found[train]) ^ set(found[test]))
@@ -41,7 +42,7 @@ def read_folders(folder: Path, train: str, test: str, classes: Sequence[str] | N
         kept = sorted(set(classes or found[train]))
         places = [(part, name) for part in (train, test) for name in kept]
         files = {place: walk(folder.joinpath(*place), IMG_EXTENSIONS) for place in places}
-    except FileNotFoundError as error:  # torchvision says what is missing
+    except FileNotFoundError as error:  # the message says what is missing
         raise LoopeError(
             f"{folder} must hold {train}/CLASS/*.jpg and {test}/CLASS/*.jpg (or .png): {error}."
         ) from error
@@ -61,16 +62,14 @@ def read_folders(folder: Path, train: str, test: str, classes: Sequence[str] | N
 
 
 def read_pets(folder: Path) -> Images:
-    """Oxford-IIIT Pet as torchvision reads it; its `trainval` is the training part.
+    """Read Oxford-IIIT Pet with torchvision; `trainval` is the training split.
 
     Raises:
-        LoopeError: if its lists are missing or damaged.
+        LoopeError: if the lists are missing or damaged.
     """
-    from torchvision.datasets import OxfordIIITPet
-
     lists = folder / "annotations"
     for path in lists.glob("*.txt"):
-        require(path.is_file(), f"{path} must be a text file.")  # a pipe would block
+        require(path.is_file(), f"{path} must be a text file.")  # reading a pipe would block
     try:
         parts = {"train": OxfordIIITPet(folder.parent, "trainval"), "test": OxfordIIITPet(folder.parent, "test")}
     except (OSError, ValueError) as error:
@@ -91,10 +90,10 @@ def read_pets(folder: Path) -> Images:
 
 
 def read_class_list(path: str | Path) -> list[str]:
-    """The classes that a text file names, one on each line.
+    """Read class names from a text file, one per line.
 
     Raises:
-        LoopeError: if it cannot be read, names none, or one twice.
+        LoopeError: if the file cannot be read, is empty, or repeats a name.
     """
     require(not Path(path).exists() or Path(path).is_file(), f"The class list {path} must be a text file.")
     try:

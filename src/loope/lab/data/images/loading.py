@@ -1,13 +1,12 @@
-"""Whole batches, made in a worker process: read, transformed, mixed. A worker remembers nothing."""
+"""Make whole batches in worker processes: read, transform and mix images. Workers keep no state."""
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
+from PIL.Image import Image
 from torch import Tensor
 from torch.utils.data import Dataset
 
@@ -15,21 +14,11 @@ from loope.core.errors import LoopeError
 from loope.lab.data.images.augment import Steps, mix, seeded
 from loope.lab.data.images.collection import Images
 from loope.lab.data.images.readers import BadImageError
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
+from loope.lab.data.loader import BatchRequest
 
 
-class Job(NamedTuple):
-    """What to make: all that a batch follows from, besides the seed."""
-
-    epoch: int
-    step: int
-    indices: Sequence[int]
-
-
-class Made(NamedTuple):
-    """A batch, the images that could not be read (path and reason), and what made it impossible, if anything."""
+class ImageBatch(NamedTuple):
+    """A batch, the unreadable images (path and reason), and the error if it could not be made."""
 
     images: Tensor
     targets: Tensor
@@ -38,11 +27,11 @@ class Made(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Maker(Dataset[Made]):
-    """Makes batches; `maker[job]`, as torch's loaders ask their data sets.
+class ImageBatches(Dataset[ImageBatch]):
+    """Make the batch of a request: `batches[request]`.
 
-    A bad image is replaced in training by the next good one of the data set, mostly of the same class; in evaluation it
-    is left out, so that no other counts twice. Both follow from the files alone.
+    In training, an unreadable image is replaced by the next readable one, usually of the same class. In evaluation it
+    is skipped, so that no image counts twice.
     """
 
     images: Images
@@ -54,32 +43,32 @@ class Maker(Dataset[Made]):
     cutmix: float
     skip_bad_images: bool
 
-    def __getitem__(self, job: Job) -> Made:
+    def __getitem__(self, request: BatchRequest) -> ImageBatch:
         try:
-            return self._make(job)
-        except LoopeError as error:  # raised again by the source: through torch's loader it would arrive as a traceback
-            return Made(torch.empty(0), torch.empty(0), {}, str(error))
+            return self._make(request)
+        except LoopeError as error:  # raised by the source: torch's loader would turn it into a traceback
+            return ImageBatch(torch.empty(0), torch.empty(0), {}, str(error))
 
-    def _make(self, job: Job) -> Made:
+    def _make(self, request: BatchRequest) -> ImageBatch:
         bad: dict[str, str] = {}
         pictures, labels = [], []
-        for index in job.indices:
+        for index in request.indices:
             found = self._read(index, bad)
             if found is not None:
                 picture, label = found
-                # By the sample's own place: a stand-in for a bad image is not changed as it is in its own right.
-                with seeded("augment", self.seed, job.epoch, index):
+                # Seeded by the original index, so that a replacement is augmented differently than its own sample.
+                with seeded("augment", self.seed, request.epoch, index):
                     pictures.append(self.steps.rest(self.steps.fixed(picture)))
                 labels.append(label)
         images = torch.stack(pictures) if pictures else torch.empty(0, 3, *self.shape)
         targets = torch.tensor(labels, dtype=torch.int64)
         if self.mixup or self.cutmix:
-            with seeded("mix", self.seed, job.epoch, job.step):
+            with seeded("mix", self.seed, request.epoch, request.step):
                 images, targets = mix(images, targets, len(self.images.classes), self.mixup, self.cutmix)
-        return Made(images, targets, bad)
+        return ImageBatch(images, targets, bad)
 
     def _read(self, index: int, bad: dict[str, str]) -> tuple[Image, int] | None:
-        """The image, or what stands in for it, and its label; None to leave it out. Notes what is bad."""
+        """Return the image or its replacement, with the label; None to skip it. Records unreadable images in `bad`."""
         for step in range(len(self.images)):
             place = (index + step) % len(self.images)
             try:
@@ -91,8 +80,3 @@ class Maker(Dataset[Made]):
                 if not self.train:
                     return None
         raise LoopeError(f"None of the {len(self.images)} images can be read, {next(iter(bad))} for one.")
-
-
-def ignore_interrupts(worker: int) -> None:
-    """For a worker process: Ctrl-C is the trainer's to answer, which may want batches until its step is complete."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)

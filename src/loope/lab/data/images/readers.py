@@ -1,4 +1,4 @@
-"""Where pixels come from: files, decoded when asked for, or memory."""
+"""Read pixels from files, decoded on access, or from memory."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
+
+import torch
+from PIL.Image import Image, fromarray
+from torch import Tensor
 
 from loope.core.errors import LoopeError, require
 from loope.core.images import ImageError, read_image
 from loope.core.limits import MOST_TRAINING_PIXELS
 from loope.lab.data import fingerprint
 
-if TYPE_CHECKING:
-    from PIL.Image import Image
-    from torch import Tensor
-
-MOST_MEMORY = 4 * 1024**3  # bytes of decoded images; what a small machine can spare
+MOST_MEMORY = 4 * 1024**3  # bytes of decoded images that are kept at most
 READ_AT_ONCE = 256
 
 
 class BadImageError(LoopeError):
-    """An image that cannot be read: which one, and why."""
+    """An image cannot be read; the message names it and the reason."""
 
     def __init__(self, path: str, reason: str):
         super().__init__(
@@ -37,13 +37,13 @@ class BadImageError(LoopeError):
 
 @dataclass(frozen=True)
 class Files:
-    """Image files below a folder, named by their paths in it: the same names on every machine."""
+    """Image files, named by their path relative to a folder."""
 
     folder: Path
     names: Sequence[str]
 
     def read(self, index: int) -> Image:
-        """The image, in RGB.
+        """Read an image, in RGB.
 
         Raises:
             BadImageError: if it cannot be read.
@@ -55,24 +55,24 @@ class Files:
             raise BadImageError(str(path), str(error)) from error
 
     def take(self, indices: Sequence[int]) -> Files:
-        """Some of the files."""
+        """Return a subset of the files."""
         return Files(self.folder, [self.names[index] for index in indices])
 
     def fingerprint(self, labels: Sequence[str]) -> dict[str, str]:
-        """What the files and their labels are."""
+        """Return the fingerprint of files and labels."""
         return fingerprint.of_files(self.folder, self.names, labels)
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Decoded images, one after the other in one tensor: worker processes share it, and nothing is copied.
+    """Decoded images in one tensor, which worker processes share without copying.
 
     Attributes:
-        names: of the images.
-        pixels: `(bytes,)` uint8; an image is `height x width x 3` of them.
-        starts: where each image begins.
+        names: names of the images.
+        pixels: `(bytes,)` uint8; an image takes `height x width x 3` of them.
+        starts: offset of each image.
         sizes: (height, width) of each.
-        bad: path and reason of images that could not be read, by name.
+        bad: path and reason of unreadable images, by name.
     """
 
     names: Sequence[str]
@@ -82,20 +82,18 @@ class Memory:
     bad: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     def read(self, index: int) -> Image:
-        """The image, in RGB.
+        """Return an image, in RGB.
 
         Raises:
             BadImageError: if it could not be read.
         """
-        from PIL import Image
-
         if self.names[index] in self.bad:
             raise BadImageError(*self.bad[self.names[index]])
         start, (height, width) = self.starts[index], self.sizes[index]
-        return Image.fromarray(self.pixels[start : start + 3 * height * width].view(height, width, 3).numpy())
+        return fromarray(self.pixels[start : start + 3 * height * width].view(height, width, 3).numpy())
 
     def take(self, indices: Sequence[int]) -> Memory:
-        """Some of the images; the tensor stays one."""
+        """Return a subset of the images, sharing the tensor."""
         return Memory(
             [self.names[index] for index in indices],
             self.pixels,
@@ -105,7 +103,7 @@ class Memory:
         )
 
     def fingerprint(self, labels: Sequence[str]) -> dict[str, str]:
-        """What the pixels and their labels are."""
+        """Return the fingerprint of pixels and labels."""
         pixels = memoryview(self.pixels.numpy())  # type: ignore[arg-type]
         digests = (
             hashlib.sha256(pixels[start : start + 3 * height * width]).hexdigest()
@@ -118,13 +116,11 @@ Reader: TypeAlias = Files | Memory
 
 
 def in_memory(reader: Reader, change: Callable[[Image], Image]) -> Memory:
-    """Read all images once, and keep what `change` makes of them.
+    """Read all images, apply `change`, and keep the results in memory.
 
     Raises:
-        LoopeError: if they do not fit.
+        LoopeError: if they take more than `MOST_MEMORY`.
     """
-    import torch
-
     content = bytearray()
     starts: list[int] = []
     sizes: list[tuple[int, int]] = []
@@ -136,7 +132,7 @@ def in_memory(reader: Reader, change: Callable[[Image], Image]) -> Memory:
         except BadImageError as error:
             return error
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:  # decoders leave Python's lock alone
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # decoders release the GIL
         for first in range(0, len(reader.names), READ_AT_ONCE):
             names = reader.names[first : first + READ_AT_ONCE]
             for name, image in zip(names, pool.map(load, range(first, first + len(names))), strict=True):

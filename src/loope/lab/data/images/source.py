@@ -1,4 +1,4 @@
-"""Images as a source of batches for training: decoded ahead in worker processes, the same however many there are."""
+"""Training batches of images, decoded by worker processes."""
 
 from __future__ import annotations
 
@@ -6,45 +6,43 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 
-import torch
-from torch.utils.data import DataLoader
-
 from loope.core.errors import LoopeError, require
 from loope.core.grid import as_grid, as_size
 from loope.lab.data.batches import Batch, Source
 from loope.lab.data.images.augment import Preparation, unchanged
 from loope.lab.data.images.collection import Images
-from loope.lab.data.images.loading import Job, Maker, ignore_interrupts
+from loope.lab.data.images.loading import ImageBatches
 from loope.lab.data.images.readers import in_memory
-from loope.lab.data.sampler import Plan
+from loope.lab.data.loader import BatchRequest, load_batches
+from loope.lab.data.sampler import BatchSampler
 
 
 class ImageSource(Source):
     """Batches of images.
 
-    A batch follows from the seed, the epoch and the step. How many workers or processes make it, whether images are
-    cached, and what was made before, changes nothing.
+    A batch depends only on the seed, the epoch and the step, not on the number of workers or processes, on caching, or
+    on earlier batches.
 
     Args:
-        images: a data set or a part of one, from `load_images`.
-        batch_size: of all processes together.
-        preparation: what the model expects.
-        train: shuffle in each epoch, drop the last incomplete batch, and augment.
-        seed: what order, augmentation and mixing follow from.
-        augment: how training images are changed, one of `loope.lab.data.images.augment.AUGMENTS`.
-        mixup: alpha of timm's mixup; 0 for none.
-        cutmix: alpha of timm's cutmix; 0 for none.
-        workers: processes that decode ahead; 0 decodes when a batch is asked for; None for half the cores, at most 8.
-        cache: decode all images once, now, and keep in memory what is the same in every epoch; for small data sets.
-        skip_bad_images: go on without images that cannot be read, and count them, instead of raising an error.
+        images: a data set or a split of one, from `load_images`.
+        batch_size: global batch size over all processes.
+        preparation: preprocessing that the model expects.
+        train: shuffle every epoch, drop the last incomplete batch, and augment.
+        seed: seed of order, augmentation and mixing.
+        augment: augmentation of training images, one of `loope.lab.data.images.augment.AUGMENTS`.
+        mixup: alpha of timm's mixup; 0 to disable.
+        cutmix: alpha of timm's cutmix; 0 to disable.
+        workers: worker processes; 0 decodes in this process; None for half the cores, at most 8.
+        cache: decode all images once and keep them in memory; for small data sets.
+        skip_bad_images: skip and count unreadable images instead of raising an error.
 
     Attributes:
-        samples: images an epoch.
-        steps: global batches an epoch.
-        bad: images that could not be read so far, with the reasons, by path.
+        samples: images per epoch.
+        steps: global batches per epoch.
+        bad: reasons of unreadable images so far, by path.
 
     Raises:
-        LoopeError: if there is not one batch, or an argument is none; from `batches`, if an image cannot be read.
+        LoopeError: if there is not a single batch, or an argument is invalid; from `batches`, for an unreadable image.
     """
 
     def __init__(
@@ -63,9 +61,9 @@ class ImageSource(Source):
         skip_bad_images: bool = False,
     ):
         preparation = preparation or Preparation()
-        self._plan = Plan(len(images), batch_size, train=train, seed=seed, group=2 if mixup or cutmix else 1)
-        self.samples = self._plan.samples
-        self.steps = self._plan.steps
+        self._sampler = BatchSampler(len(images), batch_size, train=train, seed=seed, group=2 if mixup or cutmix else 1)
+        self.samples = self._sampler.samples
+        self.steps = self._sampler.steps
         self.workers = _half_the_cores() if workers is None else as_size(workers, "workers", least=0)
         self.bad: dict[str, str] = {}
         require(
@@ -75,11 +73,11 @@ class ImageSource(Source):
         )
         require(min(mixup, cutmix) >= 0, f"`mixup` and `cutmix` must be 0 or more, got {mixup} and {cutmix}.")
         steps = preparation.steps(augment)
-        self._images = images  # as they were given: a cache changes nothing
+        self._images = images  # the fingerprint does not depend on caching
         if cache:
             images = replace(images, reader=in_memory(images.reader, steps.fixed))
             steps = steps._replace(fixed=unchanged)
-        self._maker = Maker(
+        self._batches = ImageBatches(
             images,
             steps,
             shape=as_grid(preparation.size, "size"),
@@ -92,32 +90,23 @@ class ImageSource(Source):
 
     @property
     def bad_images(self) -> int:
-        """How many images could not be read so far."""
+        """Number of unreadable images so far."""
         return len(self.bad)
 
     def fingerprint(self) -> dict[str, str]:
-        """What the images are, by name, label and content."""
+        """Return the fingerprint of names, labels and contents."""
         return self._images.fingerprint()
 
     def batches(self, epoch: int, start: int = 0, share: tuple[int, int] = (0, 1)) -> Iterator[Batch]:
-        """`(b, 3, H, W)` float32 images and their classes: `(b,)` int64, or `(b, classes)` float32 when mixed.
+        """Yield `(b, 3, H, W)` float32 images and classes: `(b,)` int64, or `(b, classes)` float32 when mixed.
 
         Raises:
-            LoopeError: if an image cannot be read, there is no such epoch, step or share, or a training batch cannot
-                be shared evenly (in pairs if mixed).
+            LoopeError: if an image is unreadable, epoch, step or share is invalid, or a training batch cannot be shared
+                evenly (in pairs if mixed).
         """
-        slices = self._plan.batches(epoch, start, share)
-        jobs = (Job(epoch, step, indices.tolist()) for step, indices in enumerate(slices, start))
-        loader = DataLoader(
-            self._maker,
-            batch_size=None,  # the maker makes whole batches
-            sampler=jobs,
-            num_workers=self.workers,
-            generator=torch.Generator(),  # else the loader would draw from torch's own
-            worker_init_fn=ignore_interrupts,
-            pin_memory=torch.cuda.is_available(),
-        )
-        for made in loader:
+        slices = self._sampler.batches(epoch, start, share)
+        requests = (BatchRequest(epoch, step, indices.tolist()) for step, indices in enumerate(slices, start))
+        for made in load_batches(self._batches, requests, self.workers):
             if made.error is not None:
                 raise LoopeError(made.error)
             self.bad.update(made.bad)

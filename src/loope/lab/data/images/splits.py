@@ -1,7 +1,7 @@
-"""Training, validation and test parts: the paper's 80-10-10, or the published ones.
+"""Training, validation and test splits: the paper's 80-10-10, or the published ones.
 
-The paper says no more than "80-10-10 data split". Here it is drawn by seed over all labelled images, in each class
-alike: small parts then hold every class, and accuracies of different seeds differ less by chance.
+The paper only says "80-10-10 data split". Here all labelled images are split at random, stratified by class, so that
+small splits hold every class and accuracies vary less between seeds.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from loope.core.grid import as_size
 from loope.core.seeds import derive
 
 PARTS = ("train", "valid", "test")
-HELD_OUT = (90, 10)  # of a published training part: for training, for validation
+HELD_OUT = (90, 10)  # percentages of a published training split for training and validation
 
 
 def read_split(how: str) -> tuple[int, ...] | None:
-    """The percentages of train, valid and test; None for "official".
+    """Parse the percentages of train, valid and test; None for "official".
 
     Examples:
         >>> read_split("80-10-10")
         (80, 10, 10)
 
     Raises:
-        LoopeError: if it is neither.
+        LoopeError: for an invalid split.
     """
     if how == "official":
         return None
@@ -41,10 +41,10 @@ def read_split(how: str) -> tuple[int, ...] | None:
 def assign(
     how: str, seed: int, names: Sequence[str], labels: Sequence[int], official: Sequence[str]
 ) -> dict[str, list[int]]:
-    """The places of the images of each part, ascending."""
+    """Return the image indices of each part, ascending."""
     shares = read_split(how)
     as_size(seed, "seed", least=0)
-    # A hash of the name, not its place, decides: a listing in another order gives the same parts.
+    # Ordered by a hash of the name, so that the split does not depend on the order of files.
     shuffled = sorted(range(len(names)), key=lambda place: (labels[place], derive("split", seed, names[place])))
     if shares is not None:
         return apportion(shuffled, shares)
@@ -54,10 +54,10 @@ def assign(
 
 
 def apportion(places: Sequence[int], shares: Sequence[int]) -> dict[str, list[int]]:
-    """Deal `places` out one by one, each to the part that is furthest behind its share (in percent).
+    """Assign `places` one by one, each to the part that is furthest below its share (in percent).
 
-    So any run of places, such as those of a class, is shared out within one or two of what is exact, and no rounding
-    adds up over classes.
+    Any consecutive places, such as those of a class, are split within one or two of the exact shares, and rounding
+    errors do not add up over classes.
 
     Examples:
         >>> {part: len(dealt) for part, dealt in apportion(range(25), (80, 10, 10)).items()}

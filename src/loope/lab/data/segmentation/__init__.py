@@ -1,4 +1,4 @@
-"""Images with a class for each pixel: Cityscapes and CamVid, and batches of them for training."""
+"""Semantic segmentation: Cityscapes, CamVid and training batches."""
 
 from loope.lab.data.segmentation.augment import Augment
 from loope.lab.data.segmentation.camvid import CamVid

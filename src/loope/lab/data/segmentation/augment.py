@@ -1,4 +1,4 @@
-"""Changing an image and its mask alike, and the image alone: scale, crop, mirror, colours."""
+"""Augment images and masks: scale, crop, flip and colour jitter."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torchvision import tv_tensors
+from torchvision.transforms import v2
 
 from loope.core.errors import require
 from loope.core.grid import Grid
@@ -17,12 +19,12 @@ from loope.segmentation.labels import VOID
 
 @dataclass(frozen=True, kw_only=True)
 class Augment:
-    """How training images are changed; the defaults are those that SETR and Segmenter were trained with.
+    """Augmentation of training images; the defaults are those of SETR and Segmenter.
 
     Attributes:
-        scale: least and largest size, in units of that which just fits into the crop.
-        flip: how often an image is mirrored left to right.
-        jitter: how much contrast and saturation change, 0.5 for a half; brightness a quarter of it, hue a tenth.
+        scale: range of scales, relative to the size that just fits the crop.
+        flip: probability of a horizontal flip.
+        jitter: strength of contrast and saturation jitter; brightness uses a quarter of it, hue a tenth.
 
     Raises:
         LoopeError: if a number is out of range.
@@ -42,22 +44,19 @@ class Augment:
 
 
 class Transform:
-    """From files' pixels to a model's input: `(3, H, W)` float32, normalised, and `(H, W)` int64.
+    """Transform an image and its mask to `(3, H, W)` normalised float32 and `(H, W)` int64.
 
     Args:
-        size: of the result.
-        mean: of each channel, in 0..1.
-        std: of each channel.
-        augment: how to change the image; None to fit it to `size` only, for evaluation.
+        size: output size.
+        mean: per-channel mean, in 0..1.
+        std: per-channel standard deviation.
+        augment: augmentation; None to only resize, for evaluation.
     """
 
     def __init__(self, size: Grid, mean: Sequence[float], std: Sequence[float], augment: Augment | None = None):
-        from torchvision import tv_tensors
-        from torchvision.transforms import v2
-
         steps: list[Any] = [v2.Resize(tuple(size), antialias=True)]
         if augment is not None:
-            # What a crop adds around a small image is zero after normalisation, and void.
+            # Padding around a small image is zero after normalisation, and void in the mask.
             around = {tv_tensors.Image: [round(255 * value) for value in mean], tv_tensors.Mask: VOID}
             less, strength = augment.jitter / 4, augment.jitter
             steps = [
@@ -72,7 +71,7 @@ class Transform:
         self.wrap = tv_tensors.Image, tv_tensors.Mask
 
     def __call__(self, image: Tensor, mask: Tensor, *purpose: object) -> tuple[Tensor, Tensor]:
-        """What becomes of an image and its mask; all chance follows from the purpose, and leaves torch's own alone."""
+        """Transform an image and its mask, seeded by `purpose`; torch's global generator is not changed."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive("augment", *purpose))
             changed, classes = self.joint(self.wrap[0](image), self.wrap[1](mask))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from loope.core.errors import one_of, require
 from loope.lab.data.listing import each_once, walk
-from loope.lab.data.segmentation.pairs import Pairs, folder_of, require_torchvision
+from loope.lab.data.segmentation.pairs import Pairs, folder_of
 from loope.segmentation.labels import VOID, Labels
 
 LABELS = Labels(
@@ -29,15 +29,14 @@ class CamVid(Pairs):
 
     Args:
         split: "train", "val" or "test".
-        root: the folder with the data sets; by default the one that `LOOPE_DATA` names.
+        root: folder of the data sets; `LOOPE_DATA` by default.
 
     Raises:
-        LoopeError: if it is not there; the message says how to get it.
+        LoopeError: if it is missing; the message says how to get it.
     """
 
     def __init__(self, split: str = "train", root: str | Path | None = None):
         one_of("split", split, SPLITS)
-        require_torchvision()
         folder = folder_of("camvid", root, HOW)
         images, masks = folder / split, folder / f"{split}annot"
         require(

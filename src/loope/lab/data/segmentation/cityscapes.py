@@ -1,11 +1,13 @@
-"""Cityscapes: street scenes of 50 cities (Cordts et al., 2016), the 19 classes that are evaluated."""
+"""Cityscapes: street scenes of 50 cities with the 19 evaluated classes (Cordts et al., 2016)."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from torchvision.datasets import Cityscapes as Loader
+
 from loope.core.errors import LoopeError, one_of, require
-from loope.lab.data.segmentation.pairs import Pairs, folder_of, require_torchvision
+from loope.lab.data.segmentation.pairs import Pairs, folder_of
 from loope.segmentation.labels import VOID, Labels
 
 SPLITS = ("train", "val", "test")
@@ -20,27 +22,24 @@ HOW = (
 class Cityscapes(Pairs):
     """2,975 training and 500 validation images of 1024x2048, finely annotated, with 19 classes and void.
 
-    Files are found by torchvision's loader, and put in order; the published table turns label ids into train ids.
+    Files are listed by torchvision and sorted; label ids are mapped to the published train ids.
 
     Args:
-        split: "train", "val" or "test"; the masks of "test" are void all over.
-        root: the folder with the data sets; by default the one that `LOOPE_DATA` names.
+        split: "train", "val" or "test"; the masks of "test" are entirely void.
+        root: folder of the data sets; `LOOPE_DATA` by default.
 
     Raises:
-        LoopeError: if it is not there; the message says how to get it.
+        LoopeError: if it is missing; the message says how to get it.
     """
 
     def __init__(self, split: str = "train", root: str | Path | None = None):
         one_of("split", split, SPLITS)
-        require_torchvision()
-        from torchvision.datasets import Cityscapes as Loader
-
         folder = folder_of("cityscapes", root, HOW)
         try:
             loader = Loader(str(folder), split=split, mode="fine", target_type="semantic")
         except RuntimeError:
             raise LoopeError(f"Cityscapes is not in {folder}. {HOW.format(root=folder.parent)}") from None
-        # The loader lists folders as the file system does, in another order on another machine.
+        # torchvision lists files in the order of the file system, which differs between machines.
         found = sorted((Path(image), Path(mask)) for image, (mask,) in zip(loader.images, loader.targets, strict=True))
         require(bool(found), f"There is no image in {loader.images_dir}. {HOW.format(root=folder.parent)}")
         table = [entry for entry in Loader.classes if entry.id >= 0]

@@ -1,4 +1,4 @@
-"""Images and masks in files of their own: found, read and checked."""
+"""Read and check pairs of image and mask files."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
+from torchvision.transforms.v2.functional import pil_to_tensor
 
-from loope.core.errors import LoopeError, MissingPackageError, require
+from loope.core.errors import LoopeError, require
 from loope.core.images import ImageError, read_image
 from loope.core.limits import MOST_TRAINING_PIXELS
 from loope.segmentation.labels import Labels
@@ -19,15 +20,15 @@ UNKNOWN = -1
 
 
 class Pairs(Dataset[tuple[Tensor, Tensor]]):
-    """Images with masks; what both data sets share.
+    """Data set of image and mask files, the base of Cityscapes and CamVid.
 
     Args:
-        pairs: files of images and their masks.
-        labels: the classes.
-        values: the class, or 255 for void, of each value that a mask may have.
+        pairs: image and mask files.
+        labels: classes.
+        values: maps each value of a mask to its class, or to 255 for void.
 
     Raises:
-        LoopeError: if there is none, or a mask is missing.
+        LoopeError: if an image or a mask is missing.
     """
 
     def __init__(self, pairs: Sequence[tuple[Path, Path]], labels: Labels, values: Mapping[int, int]):
@@ -48,10 +49,10 @@ class Pairs(Dataset[tuple[Tensor, Tensor]]):
         return len(self.pairs)
 
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
-        """The image, `(3, H, W)` uint8, and its mask, `(H, W)` uint8: classes, and 255 for void.
+        """Read an image, `(3, H, W)` uint8, and its mask, `(H, W)` uint8 classes with 255 for void.
 
         Raises:
-            LoopeError: if a file is damaged, the two differ in size, or a value of the mask is unknown.
+            LoopeError: if a file is damaged, the sizes differ, or the mask has an unknown value.
         """
         image, mask = (_read(path, mode) for path, mode in zip(self.pairs[index], ("RGB", None), strict=True))
         require(
@@ -74,10 +75,10 @@ class Pairs(Dataset[tuple[Tensor, Tensor]]):
 
 
 def folder_of(name: str, root: str | Path | None, how: str) -> Path:
-    """The folder of a data set below `root`, or below the one that `LOOPE_DATA` names.
+    """Return the folder of a data set below `root`, or below `LOOPE_DATA`.
 
     Raises:
-        LoopeError: if none is given; `how` tells what to do.
+        LoopeError: if neither is given; `how` explains how to get the data.
     """
     place = root or os.environ.get("LOOPE_DATA")
     if not place:
@@ -85,18 +86,8 @@ def folder_of(name: str, root: str | Path | None, how: str) -> Path:
     return Path(place) / name
 
 
-def require_torchvision() -> None:
-    """Raise `LoopeError` unless torchvision can be imported."""
-    try:
-        import torchvision  # noqa: F401
-    except ImportError:
-        raise MissingPackageError("Segmentation data need torchvision: pip install 'loope[train]'.") from None
-
-
 def _read(path: Path, mode: str | None) -> Tensor:
-    """`(channels, H, W)` uint8; a mask, of mode None, keeps its values, which are not turned into brightness."""
-    from torchvision.transforms.v2.functional import pil_to_tensor
-
+    """Read `(channels, H, W)` uint8; with mode None, as for masks, values are kept as they are."""
     try:
         picture = read_image(path, mode, most=MOST_TRAINING_PIXELS)
     except ImageError as error:

@@ -1,4 +1,4 @@
-"""Segmentation data as a source of batches for training; see `loope.lab.data.batches.Source`."""
+"""Training batches of segmentation data; see `loope.lab.data.batches.Source`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset
+from torch.utils.data import ConcatDataset, Dataset, Subset
 
 from loope.core.errors import LoopeError, require
 from loope.core.grid import Grid, GridLike, as_grid, as_size
 from loope.lab.data import fingerprint
 from loope.lab.data.batches import Batch, Source
-from loope.lab.data.sampler import Plan
+from loope.lab.data.loader import BatchRequest, load_batches
+from loope.lab.data.sampler import BatchSampler
 from loope.lab.data.segmentation.augment import Augment, Transform
 from loope.lab.data.segmentation.pairs import Pairs
 
@@ -23,25 +24,25 @@ HALF = (0.5, 0.5, 0.5)
 
 
 class SegmentationSource(Source):
-    """Batches of images and masks. A batch follows from the seed, the epoch and the step, however many make it.
+    """Batches of images and masks, which depend only on the seed, the epoch and the step.
 
     Args:
-        data: images `(3, H, W)` uint8 with masks `(H, W)` uint8: `CamVid`, `Cityscapes`, or a part of one.
-        batch_size: of all processes together.
-        size: (height, width) of what the model gets.
-        mean: of each channel, in 0..1, as the model's backbone was trained.
-        std: of each channel.
-        train: shuffle in each epoch, and drop the last incomplete batch.
-        augment: how training images are changed; None to fit them to `size` only.
-        seed: what order and augmentation follow from.
-        workers: processes that read ahead; 0 reads when a batch is asked for.
+        data: images `(3, H, W)` uint8 with masks `(H, W)` uint8: `CamVid`, `Cityscapes`, or a subset of one.
+        batch_size: global batch size over all processes.
+        size: (height, width) of the model's input.
+        mean: per-channel mean that the backbone expects, in 0..1.
+        std: per-channel standard deviation.
+        train: shuffle every epoch and drop the last incomplete batch.
+        augment: augmentation of training images; None to only resize.
+        seed: seed of order and augmentation.
+        workers: worker processes; 0 reads in this process.
 
     Attributes:
-        samples: images an epoch.
-        steps: global batches an epoch.
+        samples: images per epoch.
+        steps: global batches per epoch.
 
     Raises:
-        LoopeError: if there is not one batch, or an argument is none; from `batches`, if a file is bad.
+        LoopeError: if there is not a single batch, or an argument is invalid; from `batches`, if a file is damaged.
     """
 
     def __init__(
@@ -58,44 +59,37 @@ class SegmentationSource(Source):
         workers: int = 0,
     ):
         require(train or augment is None, "Only training images are augmented; use train=True, or leave out `augment`.")
-        self._plan = Plan(len(data), batch_size, train=train, seed=seed)  # type: ignore[arg-type]
-        self.samples = self._plan.samples
-        self.steps = self._plan.steps
+        self._sampler = BatchSampler(len(data), batch_size, train=train, seed=seed)  # type: ignore[arg-type]
+        self.samples = self._sampler.samples
+        self.steps = self._sampler.steps
         self.workers = as_size(workers, "workers", least=0)
         pixels = as_grid(size, "size")
-        self._maker = Maker(data, Transform(pixels, mean, std, augment), pixels, seed)
+        self._batches = SegmentationBatches(data, Transform(pixels, mean, std, augment), pixels, seed)
 
     def fingerprint(self) -> dict[str, str]:
-        """What the files of images and masks are; nothing for data that are not in files."""
-        files = files_of(self._maker.data)
+        """Return the fingerprint of image and mask files; empty for synthetic data."""
+        files = files_of(self._batches.data)
         if not files:
             return {}
         folder = os.path.commonpath([path.parent for path in files])
         return fingerprint.of_files(Path(folder), [os.path.relpath(path, folder) for path in files])
 
     def batches(self, epoch: int, start: int = 0, share: tuple[int, int] = (0, 1)) -> Iterator[Batch]:
-        """`(b, 3, H, W)` float32 images and `(b, H, W)` int64 classes, 255 for void.
+        """Yield `(b, 3, H, W)` float32 images and `(b, H, W)` int64 classes, 255 for void.
 
         Raises:
             LoopeError: if a file is damaged, an image and its mask differ in size, or a mask has an unknown value.
         """
-        jobs = [Job(epoch, indices.tolist()) for indices in self._plan.batches(epoch, start, share)]
-        loader: DataLoader[Made] = DataLoader(
-            self._maker,
-            batch_size=None,  # the maker makes whole batches
-            sampler=jobs,
-            num_workers=self.workers,
-            generator=torch.Generator(),  # else the loader would draw from torch's own
-            pin_memory=torch.cuda.is_available(),
-        )
-        for made in loader:
+        slices = self._sampler.batches(epoch, start, share)
+        requests = (BatchRequest(epoch, step, indices.tolist()) for step, indices in enumerate(slices, start))
+        for made in load_batches(self._batches, requests, self.workers):
             if made.error is not None:
                 raise LoopeError(made.error)
             yield made.images, made.masks
 
 
 def files_of(data: Dataset[tuple[Tensor, Tensor]]) -> list[Path]:
-    """The files of images and masks, sample by sample; none for data that are made up."""
+    """Return the image and mask files, sample by sample; empty for synthetic data."""
     return [path for pair in _pairs(data) for path in pair]
 
 
@@ -110,23 +104,16 @@ def _pairs(data: Dataset[tuple[Tensor, Tensor]]) -> list[tuple[Path, Path]]:
     return []
 
 
-class Job(NamedTuple):
-    """What to make: all that a batch follows from, besides the seed."""
-
-    epoch: int
-    indices: Sequence[int]
-
-
-class Made(NamedTuple):
-    """A batch, or what made it impossible: raised in a worker, it would arrive as a traceback."""
+class SegmentationBatch(NamedTuple):
+    """A batch, or the error if it could not be made; the source raises it."""
 
     images: Tensor
     masks: Tensor
     error: str | None = None
 
 
-class Maker(Dataset[Made]):
-    """Makes whole batches, here or in a worker process; it remembers nothing."""
+class SegmentationBatches(Dataset[SegmentationBatch]):
+    """Make the batch of a request, in this process or a worker; keeps no state."""
 
     def __init__(self, data: Dataset[tuple[Tensor, Tensor]], transform: Transform, size: Grid, seed: int):
         self.data = data
@@ -134,12 +121,12 @@ class Maker(Dataset[Made]):
         self.size = size
         self.seed = seed
 
-    def __getitem__(self, job: Job) -> Made:
+    def __getitem__(self, request: BatchRequest) -> SegmentationBatch:
         try:
-            made = [self.transform(*self.data[index], self.seed, job.epoch, index) for index in job.indices]
+            made = [self.transform(*self.data[index], self.seed, request.epoch, index) for index in request.indices]
         except LoopeError as error:
-            return Made(torch.empty(0), torch.empty(0), str(error))
+            return SegmentationBatch(torch.empty(0), torch.empty(0), str(error))
         if not made:
-            return Made(torch.empty(0, 3, *self.size), torch.empty(0, *self.size, dtype=torch.int64))
+            return SegmentationBatch(torch.empty(0, 3, *self.size), torch.empty(0, *self.size, dtype=torch.int64))
         images, masks = zip(*made, strict=True)
-        return Made(torch.stack(images), torch.stack(masks))
+        return SegmentationBatch(torch.stack(images), torch.stack(masks))

@@ -33,14 +33,14 @@ CORRELATION = "Rank correlation"
 
 
 def entries(preset: str) -> list[Entry]:
-    """Table 4's run of each encoder that tells places apart."""
+    """Return the Table 4 run of each encoder except No PE."""
     known = {**ENCODERS, **BEYOND}
     rows = [*PUBLISHED, *(row for row in known if row not in PUBLISHED and row != "No PE")]
     return [Entry(row=row, run=three_cell_run(preset, known[row]), cells=METRICS) for row in rows]
 
 
 def correlations(numbers: Values, preset: str) -> Values:
-    """Spearman's correlation of accuracy and the score it is said to follow, over the rows that have both."""
+    """Return the rank correlation of accuracy and its PESI score, over the rows that have both."""
     from loope.lab.experiments.statistics import rank_correlation  # tables are listed without SciPy
 
     found: dict[str, float] = {}

@@ -32,7 +32,7 @@ PUBLISHED = {
 
 
 def entries(preset: str) -> list[Entry]:
-    """A run for each variant."""
+    """Return a run for each variant."""
     # Elsewhere a live start is what the other rows have.
     rows = {row: chosen for row, chosen in ROWS.items() if preset == "laptop" or row != "LOOPE, live start"}
     return [Entry(row=row, run=three_cell_run(preset, *chosen), cells=ALL_METRICS) for row, chosen in rows.items()]

@@ -16,7 +16,7 @@ METRICS = {"M_U": "m_u", "M_D": "m_d"}
 
 
 def entries(preset: str) -> list[Entry]:
-    """A measurement for each encoder, which keeps its similarity matrix."""
+    """Return a measurement for each encoder, which keeps its similarity matrix."""
     known = {**ENCODERS, **BEYOND}
     return [Entry(row=row, run=measured(preset, known[row]), cells=METRICS) for row in ROWS]
 

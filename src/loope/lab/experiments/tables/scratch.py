@@ -23,7 +23,7 @@ EPOCHS = 300  # the published best epochs lie between 258 and 293
 
 
 def entries(preset: str) -> list[Entry]:
-    """A run for each model and encoder; best accuracy on the validation part, as published."""
+    """Return a run for each model and encoder; best accuracy on the validation part, as published."""
     return [
         Entry(
             row=model,

@@ -38,7 +38,7 @@ PUBLISHED = {
 
 
 def entries(preset: str) -> list[Entry]:
-    """A run for each model, data set and encoder, and the model's own table beside them."""
+    """Return a run for each model, data set and encoder, and the model's own table beside them."""
     return [
         Entry(
             row=f"{data} / {model}",

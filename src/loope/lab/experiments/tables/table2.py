@@ -26,7 +26,7 @@ PUBLISHED = {
 
 
 def entries(preset: str) -> list[Entry]:
-    """A run for each encoder and data set. The laptop's pretrained model is ViT-Tiny, as in its Table 1."""
+    """Return a run for each encoder and data set. The laptop's pretrained model is ViT-Tiny, as in its Table 1."""
     model = "ViT-Base" if preset == "laptop" else "DeiT-Base"
     rows: dict[str, tuple[str, Options]] = {row: ({**ENCODERS, **BEYOND}[row], {}) for row in (*PUBLISHED, *BEYOND)}
     if preset == "laptop":

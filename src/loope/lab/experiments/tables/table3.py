@@ -35,7 +35,7 @@ PUBLISHED = {
 
 
 def entries(preset: str) -> list[Entry]:
-    """A run for each model and encoder."""
+    """Return a run for each model and encoder."""
     return [
         Entry(row=f"{model} / {row}", run=segmentation_run(preset, model, ENCODERS[row]), cells=METRICS)
         for model, rows in PUBLISHED.items()

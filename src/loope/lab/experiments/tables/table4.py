@@ -44,7 +44,7 @@ LARGE_GRID = ("1D Sinusoid", "Static", "LOOPE", "2D sin/cos")  # on a laptop, on
 
 
 def entries(preset: str) -> list[Entry]:
-    """A run for each network and encoder."""
+    """Return a run for each network and encoder."""
     chosen = {SMALL_CNN: CNNS["ResNet-50"]} if preset == "laptop" else CNNS
     cnns = [Entry(row=row, run=three_cell_cnn(preset, *names), cells=METRICS) for row, names in chosen.items()]
     known = {**ENCODERS, **BEYOND}

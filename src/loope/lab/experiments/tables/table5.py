@@ -22,7 +22,7 @@ PUBLISHED = {
 
 
 def entries(preset: str) -> list[Entry]:
-    """A measurement for each encoder that tells places apart."""
+    """Return a measurement for each encoder except No PE."""
     known = {**ENCODERS, **BEYOND}
     rows = [*PUBLISHED, *(row for row in known if row not in PUBLISHED and row != "No PE")]
     return [Entry(row=row, run=measured(preset, known[row]), cells=METRICS) for row in rows]

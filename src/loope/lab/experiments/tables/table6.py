@@ -33,17 +33,17 @@ PUBLISHED = {
 
 
 def entries(preset: str) -> list[Entry]:
-    """A run for each set and encoder."""
+    """Return a run for each set and encoder."""
     return [_entry(preset, row, name, column) for row, name in sets(preset).items() for column in COLUMNS]
 
 
 def sets(preset: str) -> dict[str, str]:
-    """Row -> the name of its frequency set."""
+    """Return row -> name of its frequency set."""
     return LAPTOP_SETS if preset == "laptop" else SETS
 
 
 def width(preset: str) -> int:
-    """Channels of a set."""
+    """Return the number of channels of a set."""
     return LAPTOP_WIDTH if preset == "laptop" else WIDTH
 
 

@@ -21,7 +21,7 @@ PUBLISHED = {
 
 
 def entries(preset: str) -> list[Entry]:
-    """A run for each size, model and encoder; on a laptop for one of the two ViTs, which would be the same model."""
+    """Return a run for each size, model and encoder; on a laptop without ViT-Small, whose stand-in is ViT-Base's."""
     return [
         Entry(row=f"{size} / {model}", run=_run(preset, size, model, column), cells={column: "top1"})
         for size, models in PUBLISHED.items()

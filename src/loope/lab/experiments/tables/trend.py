@@ -16,7 +16,7 @@ ROWS = ("Learnable", "1D Sinusoid", "LFF (Fourier)", "Static", "2D sin/cos")
 
 
 def entries(preset: str) -> list[Entry]:
-    """A measurement for each encoder; LOOPE before training is "Static"."""
+    """Return a measurement for each encoder; LOOPE before training is "Static"."""
     cells = {"M_U": "m_u", **{f"N = {count}": f"m_d_{count}" for count in DIRECTIONS}}
     known = {**ENCODERS, **BEYOND}
     rows = [Entry(row=row, run=measured(preset, known[row], DIRECTIONS), cells=cells) for row in ROWS]

@@ -9,9 +9,9 @@ from scipy import stats
 
 import loope
 from loope.lab.experiments.results import RESULT, Results, folder_of
-from loope.lab.experiments.results_table import make_sheet
+from loope.lab.experiments.results_table import make_results_table
 from loope.lab.experiments.table import get_table
-from loope.lab.reports.results_table import Cell, Sheet, render
+from loope.lab.reports.results_table import Cell, ResultsTable, render
 
 
 def write(out, table, preset, row, seed, **metrics):
@@ -28,7 +28,7 @@ def sheet(tmp_path):
     for seed, average in enumerate((0.74, 0.75, 0.76)):
         write(tmp_path, table, "laptop", "LOOPE", seed, **scores, average=average)
     write(tmp_path, table, "laptop", "Static", 0, **{**scores, "distance": 0.95}, average=0.76)
-    return make_sheet(table, "laptop", [0, 1, 2], Results.in_folder(tmp_path))
+    return make_results_table(table, "laptop", [0, 1, 2], Results.in_folder(tmp_path))
 
 
 def cell(sheet, row, column):
@@ -46,7 +46,7 @@ def test_means_intervals_and_what_was_published(sheet):
 def test_a_score_that_has_no_value_is_null_in_json(tmp_path):
     table = get_table("table4")
     write(tmp_path, table, "laptop", "LOOPE", 0, average=None)  # as `run.json` has it
-    sheet = make_sheet(table, "laptop", [0], Results.in_folder(tmp_path))
+    sheet = make_results_table(table, "laptop", [0], Results.in_folder(tmp_path))
     rows = json.loads(render(sheet, "json"), parse_constant=pytest.fail)["rows"]
     (found,) = (row["cells"]["Average"] for row in rows if row["row"] == "LOOPE")
     assert (found["mean"], found["n"]) == (None, 1)
@@ -79,7 +79,7 @@ def test_runs_on_different_images_are_told_of(tmp_path):
             folder.mkdir(parents=True, exist_ok=True)
             result = {"metrics": {"accuracy": 0.5}, **({"digests": {"test": digest}} if digest else {})}
             (folder / RESULT).write_text(json.dumps(result))
-        return " ".join(make_sheet(table, "laptop", [0], Results.in_folder(tmp_path)).notes)
+        return " ".join(make_results_table(table, "laptop", [0], Results.in_folder(tmp_path)).notes)
 
     assert warning not in notes("a", "a", None)
     assert warning in notes("a", "b", None)
@@ -91,7 +91,7 @@ def test_the_best_of_a_row(tmp_path):
         folder = folder_of(entry.run, tmp_path)
         folder.mkdir(parents=True)
         (folder / RESULT).write_text(json.dumps({"metrics": {"average": score}, "history": []}))
-    sheet = make_sheet(table, "laptop", [0], Results.in_folder(tmp_path))
+    sheet = make_results_table(table, "laptop", [0], Results.in_folder(tmp_path))
     assert [cell.best for cell in dict(sheet.rows)["Original"]] == [False, False, True]
     assert [cell.best for cell in dict(sheet.rows)["Arithmetic"]] == [True, False, False]
     sensitivities = dict(sheet.rows)["Sensitivity"]
@@ -107,11 +107,11 @@ def test_a_derived_cell_needs_all_it_is_made_of(tmp_path):
     folder = folder_of(entry.run, tmp_path)
     folder.mkdir(parents=True)
     (folder / RESULT).write_text(json.dumps({"metrics": {"average": 0.5}, "history": []}))
-    sheet = make_sheet(table, "laptop", [0], Results.in_folder(tmp_path))
+    sheet = make_results_table(table, "laptop", [0], Results.in_folder(tmp_path))
     assert [cell.ours for cell in dict(sheet.rows)["Sensitivity"]] == [None, None, None]
 
 
-SHEET = Sheet(
+SHEET = ResultsTable(
     "Two & three",
     ["A_1", "B"],
     [("x|y", [Cell(91.25, 0.5, 3, 90.0, best=True), Cell(published=3.0)]), ("z", [Cell(80.0, n=1), Cell()])],

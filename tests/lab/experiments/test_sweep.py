@@ -14,13 +14,13 @@ from loope.lab.engine.lock import locked
 from loope.lab.engine.recipe import Recipe
 from loope.lab.engine.signals import Interrupted
 from loope.lab.executors import create_executor
-from loope.lab.experiments import sweep
+from loope.lab.experiments import runner
 from loope.lab.experiments.presets import measured, three_cell_run
 from loope.lab.experiments.results import RESULT, Results, folder_of, read_result
-from loope.lab.experiments.results_table import make_sheet
+from loope.lab.experiments.results_table import make_results_table
 from loope.lab.experiments.settings import Settings
 from loope.lab.experiments.spec import Encoder
-from loope.lab.experiments.sweep import carry_out
+from loope.lab.experiments.sweep import run_sweep
 from loope.lab.experiments.table import PRESETS, get_table, table_names
 
 HERE = Settings(workers=0, progress=False)
@@ -33,8 +33,8 @@ def bad(run):
 def test_failures_do_not_stop_the_others_and_are_tried_again(tmp_path):
     good, broken = measured("smoke", "gilbert"), bad(measured("smoke", "gilbert"))
     with create_executor("here") as executor:
-        outcome = carry_out([broken, good, good], tmp_path, executor, HERE)
-    assert [each.state for each in outcome.standings] == ["failed", "done"]
+        outcome = run_sweep([broken, good, good], tmp_path, executor, HERE)
+    assert [each.state for each in outcome.statuses] == ["failed", "done"]
     assert list(outcome.failures) == [broken.name]
     assert "nonsense" in outcome.failures[broken.name]
     first = (folder_of(good, tmp_path) / RESULT).stat()
@@ -44,7 +44,7 @@ def test_failures_do_not_stop_the_others_and_are_tried_again(tmp_path):
         executor.submit = lambda function, text, *args: (tried.append(json.loads(text)), submit(function, text, *args))[
             1
         ]
-        carry_out([broken, good], tmp_path, executor, HERE)
+        run_sweep([broken, good], tmp_path, executor, HERE)
     assert [each["encoder"]["options"] for each in tried] == [{"nonsense": 1}]
     assert (folder_of(good, tmp_path) / RESULT).stat() == first
 
@@ -55,31 +55,31 @@ def test_ctrl_c_here_ends_the_runs_that_were_to_come(tmp_path, monkeypatch):
         raise Interrupted("stopped and saved")
 
     tried = []
-    monkeypatch.setattr(sweep, "execute", interrupted)
+    monkeypatch.setattr(runner, "execute", interrupted)
     runs = [measured("smoke", name) for name in ("gilbert", "sinusoid")]
     with pytest.raises(KeyboardInterrupt), create_executor("here") as executor:
-        carry_out(runs, tmp_path, executor, HERE)
+        run_sweep(runs, tmp_path, executor, HERE)
     assert tried == [runs[0].to_json()]
 
 
 def test_processes_that_share_a_run_do_not_leave_it_to_each_other(tmp_path, monkeypatch):
     """One that comes late must not take the run for another sweep's."""
     run, tried = measured("smoke", "gilbert"), []
-    monkeypatch.setattr(sweep, "execute", lambda text, out, settings: tried.append(text))
+    monkeypatch.setattr(runner, "execute", lambda text, out, settings: tried.append(text))
     with locked(folder_of(run, tmp_path)):
         for processes in ("1", "2"):
             monkeypatch.setenv("WORLD_SIZE", processes)
             with create_executor("here") as executor:
-                carry_out([run], tmp_path, executor, HERE)
+                run_sweep([run], tmp_path, executor, HERE)
             assert len(tried) == int(processes) - 1
 
 
 def test_processes_of_this_machine(tmp_path):
     runs = [measured("smoke", name) for name in ("gilbert", "sinusoid")]
     with create_executor("local", jobs=2) as executor:
-        outcome = carry_out([*runs, bad(runs[0])], tmp_path, executor, HERE)
-    assert [each.state for each in outcome.standings] == ["done", "done", "failed"]
-    assert all(each.result["metrics"]["m_u"] > 1 for each in outcome.standings[:2])
+        outcome = run_sweep([*runs, bad(runs[0])], tmp_path, executor, HERE)
+    assert [each.state for each in outcome.statuses] == ["done", "done", "failed"]
+    assert all(each.result["metrics"]["m_u"] > 1 for each in outcome.statuses[:2])
 
 
 def long_run(encoder, seed=0):
@@ -112,17 +112,17 @@ def test_ray_survives_the_loss_of_a_worker_and_runs_nothing_twice(tmp_path):
     with create_executor("ray", jobs=2) as executor:
         watcher.start()
         try:
-            outcome = carry_out(runs, tmp_path, executor, HERE)
+            outcome = run_sweep(runs, tmp_path, executor, HERE)
         finally:
             time.sleep(0.05)  # for the watcher to see the last file
             over.set()
             watcher.join()
     assert killed
-    assert [each.state for each in outcome.standings] == ["done"] * 3
+    assert [each.state for each in outcome.statuses] == ["done"] * 3
     assert not outcome.failures
     assert all(len(times) == 1 for times in written.values())
     with create_executor("here") as executor:
-        alone = carry_out(runs[:1], tmp_path / "alone", executor, HERE).standings[0].result
+        alone = run_sweep(runs[:1], tmp_path / "alone", executor, HERE).statuses[0].result
     again = read_result(victim)
     assert again["metrics"] == alone["metrics"]  # as if nothing had happened
     assert len(again["history"]) == 15
@@ -134,9 +134,9 @@ def test_every_table_can_be_computed(name, tmp_path_factory):
     out = tmp_path_factory.getbasetemp() / "smoke"
     table = get_table(name)
     with create_executor("here") as executor:
-        outcome = carry_out([entry.run for entry in table.entries("smoke")], out, executor, HERE)
+        outcome = run_sweep([entry.run for entry in table.entries("smoke")], out, executor, HERE)
     assert not outcome.failures
-    sheet = make_sheet(table, "smoke", [0], Results.in_folder(out))
+    sheet = make_results_table(table, "smoke", [0], Results.in_folder(out))
     filled = {(entry.row, column) for entry in table.entries("smoke") for column in entry.cells}
     rows = {row for row, _ in filled}
     for row, cells in sheet.rows:
