@@ -51,9 +51,8 @@ def report(
     found, numbers = get_table(table).with_epochs(epochs).narrowed(*(only or ())), read_seeds(seeds)
     found.select(preset)  # fail early for an unknown preset
     if to == Path("-"):
-        typer.echo(
-            render(make_results_table(found, preset, numbers, Results.in_folder(out / "runs")), file_format), nl=False
-        )
+        shown = make_results_table(found, preset, numbers, Results.in_folder(out / "runs"))
+        typer.echo(render(shown, file_format), nl=False)
         return
     require(to is None or not to.is_dir(), f"--to takes a file, got the folder {str(to)!r}.")
     with busy("Drawing"):

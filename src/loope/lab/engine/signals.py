@@ -8,12 +8,10 @@ import time
 from types import FrameType, TracebackType
 from typing import Any
 
-from loope.core.errors import LoopeError
-
 PATIENCE = 2.0  # seconds; launchers such as torchrun forward Ctrl-C, so a process may receive it twice
 
 
-class Interrupted(LoopeError):  # noqa: N818  (the run is not wrong)
+class Interrupted(RuntimeError):  # noqa: N818  (the run is not wrong)
     """Training was stopped by Ctrl-C or SIGTERM and saved; the same command resumes it."""
 
 
