@@ -23,6 +23,7 @@ from loope.encoders.describe import describe
 from loope.explorer.export import export
 from loope.orders import create_order, list_orders
 from replication import claims, figures, pets, segmentation
+from replication import page as replication_page
 from tests.surgery import matrix
 
 GRID = Grid(14, 14)
@@ -88,7 +89,7 @@ def main() -> None:
     build_pesi.draw(images)
     build_three_cell.draw(images)
     build_explorer.draw(images)
-    page.write()
+    replication_page.write()
     figures.draw(images)
     pets.draw(images)
     if (Path(os.environ.get("LOOPE_WEIGHTS", "")) / build_walkthrough.WEIGHTS).is_file():
