@@ -146,8 +146,8 @@ def test_the_static_curve_is_a_generator_that_moves_nothing(use):
             result["metrics"] |= {"offset_size": size, "offset_swapped": 0}
     use(found)
     moved, with_static = (line.split(" | ") for line in generators.movement().splitlines()[2:4])
-    assert moved[1:3] == ["23, that move patches", "-1.00"]
-    assert with_static[1].startswith("28, the static curve's")
+    assert moved[1:3] == ["20, that move patches", "-1.00"]
+    assert with_static[1].startswith("25, the static curve's")
     assert -0.9 < float(with_static[2]) < 0.9
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 import loope
-from tests.attach.models import TIMM
+from tests.surgery.models import TIMM
 
 SIDES = (1, 2, 3, 4, 7)
 SHAPES = (
@@ -156,7 +156,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Callable[[random.Random], A
     ),
     "detach": (loope.detach, {"model": model}),
     "resize": (loope.resize, {"model": model, "size": pick(16, (16, 32), 17)}),
-    "freeze": (loope.freeze, {"model": model}),
+    "bake": (loope.bake, {"model": model}),
 }  # fmt: skip
 
 

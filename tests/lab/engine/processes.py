@@ -65,7 +65,7 @@ def _child(pipe, environment: dict, folder: str, model: str, options: dict, plac
         arguments = getattr(runs, model)(), runs.task(), *runs.sources(), runs.recipe(**options)
         result = train(*arguments, folder, **SETTINGS)
         pipe.send(json.dumps({**asdict(result), "drawn": next(drawn)}, default=str))
-    except LoopeError as error:
+    except (LoopeError, Interrupted) as error:
         pipe.send(json.dumps({"error": str(error), "kind": type(error).__name__}))
 
 

@@ -1,4 +1,4 @@
-"""A command that trains, for torchrun: python -m tests.engine.program FOLDER."""
+"""A command that trains, for torchrun: python -m tests.lab.engine.program FOLDER."""
 
 import json
 import sys

@@ -93,7 +93,7 @@ def test_a_batch_that_cannot_be_shared(tmp_path):
 
 def test_torchrun(together, tmp_path):
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
-    command += ["-m", "tests.engine.program", str(tmp_path)]
+    command += ["-m", "tests.lab.engine.program", str(tmp_path)]
     root = Path(__file__).parents[3]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd=root)
     assert done.returncode == 0, done.stderr
