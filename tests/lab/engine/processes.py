@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from loope import LoopeError
-from loope.lab.engine import checkpoint, train
+from loope.lab.engine import Interrupted, checkpoint, train
 from tests.lab.engine import runs
 
 # Each process is forked from one that has imported all this and done nothing else: it starts at once, and clean.
