@@ -12,7 +12,12 @@ build = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(build)
 
 
-@pytest.mark.parametrize("page_and_mark", build.TABLES)
+# The matrix attaches every encoder to every model, which other tests do too.
+@pytest.mark.parametrize(
+    "page_and_mark",
+    [pytest.param(each, marks=pytest.mark.slow if each[1] == "matrix" else ()) for each in build.TABLES],
+    ids=lambda each: "-".join(each),
+)
 def test_tables_are_fresh(page_and_mark):
     page, mark = page_and_mark
     text = (ROOT / page).read_text()
