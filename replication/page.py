@@ -57,14 +57,10 @@ def _three_cell() -> dict[str, str]:
     cells, variants = by_seed("table4"), by_seed("inputs")
     means = {row: fmean(seeds.values()) for (row, column), seeds in cells.items() if column == "Average"}
     mixer, usual = (variants[f"LOOPE{name}", "Average"] for name in (", convolution mixer", " (RGB + coordinates)"))
-    live = variants.get(("LOOPE, live start", "Average"))
-    starts = in_words(paired(live, usual)) if live else "not run"
     return {
         "mixer-minus-loope": in_words(paired(mixer, usual)).lstrip("+"),
-        "live-minus-loope": starts,
-        "lff": f"{means.get('LFF (Fourier)', float('nan')):.1f}",
+        "lff": f"{means['LFF (Fourier)']:.1f}",
         "lff-divided": f"{means['LFF / sqrt(F)']:.1f}",
-        "loope": f"{means['LOOPE']:.1f}",
     }
 
 
@@ -130,7 +126,7 @@ def _pets() -> dict[str, str]:
         "pets-spread": f"{spread:.1f}",
         "pets-lead": f"{lead['Learnable']:.1f}",
         "pets-errors": f"{lead['Learnable'] / (spread / 2**0.5):.1f}",
-        "pets-lff-lead": f"{lead.get('LFF (Fourier)', float('nan')):.0f}",
+        "pets-lff-lead": f"{lead['LFF (Fourier)']:.0f}",
         **{f"early-{name}": f"{top1:.1f}" for name, top1 in early.items()},
     }
 

@@ -69,6 +69,11 @@ def test_the_page_is_fresh():
     assert page.render() == page.PAGE.read_text(), "run `python -m replication.page`"
 
 
+def test_the_page_uses_every_number_that_is_computed_for_it():
+    used = set(re.findall(r"\{\{ ([\w-]+) \}\}", page.TEMPLATE.read_text()))
+    assert page.numbers().keys() | page.TABLES.keys() == used
+
+
 def test_a_name_that_nothing_fills_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr(page, "TEMPLATE", tmp_path / "page.md")
     page.TEMPLATE.write_text("{{ runs }} runs and {{ nonsense }}")
