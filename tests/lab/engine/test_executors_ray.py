@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -29,7 +30,7 @@ def test_ray(tmp_path):
 
 def it_listens_on_this_machine_alone(executor):
     psutil = pytest.importorskip("psutil")
-    processes = ray_end.marked(executor._watcher.args[-1])
+    processes = [process for process, _ in ray_end.family(executor._watcher.args[-1])]
     sockets = [each for pid in processes for each in psutil.Process(pid).net_connections("inet")]
     listening = [each.laddr.ip.removeprefix("::ffff:") for each in sockets if each.status == "LISTEN"]
     assert len(listening) >= 3
@@ -93,20 +94,28 @@ DRIVER = """
 import subprocess, sys
 from loope.lab.executors import ray_end
 with ray_end.ended_with_this_process():
+    # It starts another one without the mark, as Ray's agents are once they have titles.
     agent = "import signal as s, time; s.signal(s.SIGTERM, s.SIG_IGN); print('up', flush=True); time.sleep(600)"
-    process = subprocess.Popen([sys.executable, "-c", agent], start_new_session=True, stdout=subprocess.PIPE)
-process.stdout.readline()
-print(process.pid, flush=True)
+    parent = (
+        "import os, subprocess, sys, time; "
+        f"child = subprocess.Popen([sys.executable, '-c', {agent!r}], env={{}}, start_new_session=True); "
+        "print(os.getpid(), child.pid, flush=True); time.sleep(600)"
+    )
+    command = [sys.executable, "-c", parent]
+    process = subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE, text=True)
+print(process.stdout.readline(), end="", flush=True)
 sys.stdin.readline()
 """
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs /proc")
 def test_what_a_killed_driver_has_started_ends_too():
-    """Also what ignores SIGTERM, in a session of its own."""
+    """Also what ignores SIGTERM, has lost its mark and its parent, and is in a session of its own."""
     command = [sys.executable, "-c", DRIVER]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as driver:
-        agent = int(driver.stdout.readline())
+        parent, agent = map(int, driver.stdout.readline().split())
+        time.sleep(2 * ray_end.LOOK_EVERY)  # until they have been seen together
+        os.kill(parent, signal.SIGKILL)
         assert os.path.exists(f"/proc/{agent}")
         driver.kill()
     until(lambda: not os.path.exists(f"/proc/{agent}"))
