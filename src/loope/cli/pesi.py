@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from loope.core.grid import Grid
     from loope.pesi_metric.published import Row
     from loope.pesi_metric.summary import Summary
-    from loope.surgery.acting import Positions
+    from loope.surgery.acting import EncodingInUse
 
 
 class Measured(NamedTuple):
@@ -127,13 +127,13 @@ def _checkpoint_rows(
 def _model_row(model: str, grid: Grid | None, table: str | None, directions: int) -> Measured:
     from loope.core.grid import as_grid
     from loope.pesi_metric.position_table import model_table
-    from loope.surgery.acting import Positions
+    from loope.surgery.acting import EncodingInUse
 
     found = model_table(model, grid, table)
-    return _row(model, Positions(model, found, as_grid(tuple(found.shape[:2])), found.shape[-1]), directions)
+    return _row(model, EncodingInUse(model, found, as_grid(tuple(found.shape[:2])), found.shape[-1]), directions)
 
 
-def _row(name: str, measured: Positions, directions: int) -> Measured:
+def _row(name: str, measured: EncodingInUse, directions: int) -> Measured:
     from loope.pesi_metric.summary import summarize
 
     scores = summarize(measured.similarity(), measured.grid, directions)

@@ -6,6 +6,8 @@ from torch import Tensor, nn
 from loope.core.errors import one_of, require_multiple
 from loope.core.grid import Grid, GridLike, as_positive, as_size
 from loope.encoders.base import PositionalEncoder, register_encoder
+from loope.positions import Positions, as_positions
+from loope.positions.plane import unit
 
 AMPLITUDES = ("unit", "li")
 
@@ -46,21 +48,29 @@ class LearnableFourier(PositionalEncoder):
         self.projection = nn.Parameter(torch.randn(2, features // 2) / as_positive(gamma, "gamma"))
         self.mlp = nn.Sequential(nn.Linear(features, as_size(hidden, "hidden")), nn.GELU(), nn.Linear(hidden, self.dim))
 
-    def embed(self, images: Tensor | None, grid: Grid) -> Tensor:
-        place = self.constant("_coordinates", grid)  # (N, 2)
+    def embed(self, images: Tensor | None, positions: Positions) -> Tensor:
+        place = as_positions(positions)
+        if place.moved is not None:
+            return self._features(unit(*self._plane(place)).to(self.wide))
+        if place.whole is not None:
+            return self._features(self.constant("_coordinates", place.whole))[None]
+        return place.pick([self._features(self.constant("_coordinates", grid)) for grid in place.kinds])
+
+    def _features(self, points: Tensor) -> Tensor:
+        """Return the vectors at `points` `(..., 2)` in units of the image, `(..., D)`."""
         # Two products and a sum instead of a matrix product, which autocast would round.
-        angle = place[:, :1] * self.projection[0] + place[:, 1:] * self.projection[1]
+        angle = points[..., :1] * self.projection[0] + points[..., 1:] * self.projection[1]
         waves = torch.cat((angle.cos(), angle.sin()), dim=-1)
         if self.amplitude == "li":
             waves = waves / waves.shape[-1] ** 0.5
-        embedded: Tensor = self.mlp(waves.to(self.dtype))[None]
+        embedded: Tensor = self.mlp(waves.to(self.dtype))
         return embedded
 
     def no_weight_decay(self) -> set[str]:
         return {"projection"}
 
     def _coordinates(self, grid: Grid) -> Tensor:
-        return torch.stack(grid.unit_coordinates(), dim=-1)
+        return unit(*Positions((grid,)).plane(torch.float64))[0]
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, amplitude={self.amplitude!r}"

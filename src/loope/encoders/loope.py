@@ -1,16 +1,21 @@
 """LOOPE: a static patch order plus a fractional offset read from the image, then sinusoids (Eq. `our`)."""
 
+from collections.abc import Sequence
+from typing import TypeAlias
+
 import torch
 from torch import Tensor
 
-from loope.core.errors import LoopeError, one_of
+from loope.core.errors import LoopeError, one_of, require
 from loope.core.grid import Grid, GridLike, as_size
 from loope.encoders.base import register_encoder
 from loope.encoders.frequencies import Frequencies, sinusoids
 from loope.encoders.generator import IndexGenerator
 from loope.encoders.sinusoid import Sinusoid
 from loope.orders import Order
+from loope.positions import Positions, PositionsLike, as_positions
 
+Images: TypeAlias = Tensor | Sequence[Tensor] | None
 VARIANTS = ("paper", "released")
 
 
@@ -80,33 +85,67 @@ class Loope(Sinusoid):
         self.reads_content = self.generator.reads_image
         self.prefix = "learned" if released else "none"
 
-    def embed(self, images: Tensor | None, grid: Grid) -> Tensor:
+    def embed(self, images: Images, positions: Positions) -> Tensor:
         """Return `(B, N, D)`, or `(1, N, D)` if the generator reads coordinates only."""
-        frequencies, phase = self.constant("_frequencies", grid), self.constant("_phase", grid)
-        return sinusoids(self.refined_index(images, grid), frequencies, phase).to(self.dtype)
+        place = as_positions(positions)
+        frequencies = self.constant("_frequencies", self.grid)
+        phase = self._phases(place)
+        return sinusoids(self.refined_index(images, place), frequencies, phase).to(self.dtype)
 
-    def offsets(self, images: Tensor | None, grid: GridLike | None = None) -> Tensor:
+    def offsets(self, images: Images, positions: PositionsLike | None = None) -> Tensor:
         """Return X_C, `(B, N)` in [-1, 1]: how far each patch moves along the curve.
 
         In training mode this updates BatchNorm's running statistics; call `eval()` first to inspect offsets.
+
+        Args:
+            images: `(B, C, H, W)` whole images; a list of `(C, H, W)` if their sizes differ.
+            positions: the patches to return; by default all.
         """
-        place = self._place(grid)
+        place = self._place(positions)
+        if len(place.grids) == 1 and not isinstance(images, Sequence):
+            full = self._generated(images, place.grids[0])
+            if place.whole is not None:
+                return full
+            cells = place.nearest()
+            rows = max(len(full), len(cells))
+            return full.expand(rows, -1).gather(1, cells.expand(rows, -1))
+        shown = self._listed(images, place)
+        made = [
+            self._generated(None if image is None else image[None], grid)[0]
+            for image, grid in zip(shown, place.grids, strict=True)
+        ]
+        return place.pick_each(made)
+
+    def refined_index(self, images: Images, positions: PositionsLike | None = None) -> Tensor:
+        """Return X_G + X_C, `(B, N)` in at least float32: the fractional position of each patch on the curve."""
+        place = self._place(positions)
+        index = self.per_patch("_index", place)
+        return index + self.offsets(images, place).to(index.dtype)
+
+    def _generated(self, images: Tensor | None, grid: Grid) -> Tensor:
+        """Return X_C of all cells of a grid, `(B or 1, N)`."""
         if self.generator.reads_image:
-            self._check(images, place)
+            self._check(images, grid)
             images = images.to(self.dtype)  # type: ignore[union-attr]
-        pixels = self.constant("_pixel_coordinates", place).to(self.dtype) if self.generator.reads_coordinates else None
-        made: Tensor = self.generator(images, pixels, place)
+        pixels = self.constant("_pixel_coordinates", grid).to(self.dtype) if self.generator.reads_coordinates else None
+        made: Tensor = self.generator(images, pixels, grid)
         return made
 
-    def refined_index(self, images: Tensor | None, grid: GridLike | None = None) -> Tensor:
-        """Return X_G + X_C, `(B, N)` in at least float32: the fractional position of each patch on the curve."""
-        place = self._place(grid)
-        index = self.constant("_index", place)
-        return index + self.offsets(images, place).to(index.dtype)
+    def _listed(self, images: Images, positions: Positions) -> Sequence[Tensor | None]:
+        """Return an image, or None if the generator reads none, for each grid."""
+        if not self.generator.reads_image:
+            return [None] * len(positions.grids)
+        require(
+            isinstance(images, Sequence)
+            and len(images) == len(positions.grids)
+            and all(isinstance(image, Tensor) for image in images),
+            f"'loope' reads the image: pass a list of {len(positions.grids)} images (C, H, W), one for each grid.",
+        )
+        return images  # type: ignore[return-value]
 
     def similarity(self, grid: GridLike | None = None) -> Tensor:
         """Return the cosine of the static order's vectors (X_C = 0), `(N, N)`; for images see `encoder_similarity`."""
-        static = Sinusoid(self.dim, self._place(grid), self.order, self.frequencies, self.phase)
+        static = Sinusoid(self.dim, self.grid if grid is None else grid, self.order, self.frequencies, self.phase)
         return static.to(self._anchor).similarity()
 
     def _resample(self, grid: Grid) -> None:
@@ -149,4 +188,4 @@ def _remedy(height: int, width: int, side: int) -> str:
     if height % side or width % side:
         nearest = (max(side, round(length / side) * side) for length in (height, width))
         return "resize them to {}x{}, multiples of the patch size".format(*nearest)
-    return f"call resize(({height // side}, {width // side})), or pass that as grid= for one call"
+    return f"call resize(({height // side}, {width // side})), or pass that as positions= for one call"

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from loope.core.errors import one_of, require_multiple
 from loope.core.grid import Grid, GridLike, as_positive, as_size
 from loope.encoders.base import PositionalEncoder, register_encoder
+from loope.positions import Positions, PositionsLike, as_positions
 
 SCALINGS = ("axis", "height")
 
@@ -40,19 +41,20 @@ class Rotary(PositionalEncoder, ABC):
         self.pairs = self.dim // self.heads // 2
 
     @abstractmethod
-    def angles(self, grid: Grid, layer: int) -> Tensor:
-        """Return the angles, `(heads or 1, N, d/2)` in at least float32."""
+    def angles(self, positions: PositionsLike, layer: int) -> Tensor:
+        """Return the angles, `(1 or B, heads or 1, N, d/2)` in at least float32."""
 
-    def rotate(self, q: Tensor, k: Tensor, grid: Grid, layer: int) -> tuple[Tensor, Tensor]:
+    def rotate(self, q: Tensor, k: Tensor, positions: Positions, layer: int) -> tuple[Tensor, Tensor]:
         """Rotate queries and keys by their positions, so that scores depend on offsets."""
-        self._check_tokens(q, grid)
-        self._check_tokens(k, grid)
-        cos, sin = self.waves(grid, layer).to(q.dtype)
+        place = as_positions(positions)
+        self._check_tokens(q, place)
+        self._check_tokens(k, place)
+        cos, sin = self.waves(place, layer).to(q.dtype)
         return turn(q, cos, sin), turn(k, cos, sin)
 
-    def waves(self, grid: Grid, layer: int) -> Tensor:
-        """Return cosines and sines of the angles for `turn`: `(2, heads or 1, N, d)` in at least float32."""
-        return waves(self.angles(grid, layer))
+    def waves(self, positions: Positions, layer: int) -> Tensor:
+        """Return cosines and sines of the angles for `turn`: `(2, 1 or B, heads or 1, N, d)` in at least float32."""
+        return waves(self.angles(positions, layer))
 
     def similarity(self, grid: GridLike | None = None) -> Tensor:
         """Return the mean cosine of the angle between two positions over heads, frequencies and blocks, `(N, N)`.
@@ -60,7 +62,7 @@ class Rotary(PositionalEncoder, ABC):
         It is the score of two equal vectors whose channel pairs have equal length.
         """
         place = self._place(grid)
-        total = torch.stack([self._kernel(self.angles(place, layer)) for layer in range(self._layers())])
+        total = torch.stack([self._kernel(self.angles(place, layer)[0]) for layer in range(self._layers())])
         return total.mean(0)
 
     def _layers(self) -> int:
@@ -93,25 +95,33 @@ class RopeAxial(Rotary):
         super().__init__(dim, grid, heads)
         self.temperature = as_positive(temperature, "temperature")
 
-    def angles(self, grid: Grid, layer: int) -> Tensor:
-        """Return `(1, N, d/2)`: the first half of the pairs rotates with the row, the second with the column."""
-        return self.constant("_angles", grid)
+    def angles(self, positions: PositionsLike, layer: int) -> Tensor:
+        """Return `(1 or B, 1, N, d/2)`: half of the pairs turn with the row, the others with the column."""
+        place = as_positions(positions)
+        if place.moved is None:
+            return self.per_patch("_angles", place)[:, None]
+        return self._turns(*self._plane(place)).to(self.wide)[:, None]
 
-    def waves(self, grid: Grid, layer: int) -> Tensor:
-        return self.constant("_waves", grid)
+    def waves(self, positions: Positions, layer: int) -> Tensor:
+        if positions.whole is not None:
+            return self.constant("_waves", positions.whole)
+        return super().waves(positions, layer)
+
+    def _turns(self, points: Tensor, sizes: Tensor) -> Tensor:
+        """Return the angles at `points` `(1 or B, N, 2)` in grids of `sizes`, `(1 or B, N, d/2)`."""
+        count = self.pairs // 2
+        bands = self.temperature ** (-torch.arange(count, dtype=points.dtype, device=points.device) / count)
+        row, column = self._scaled(points, sizes)[..., None].unbind(-2)
+        return torch.cat((row * bands, column * bands), dim=-1)
 
     def _angles(self, grid: Grid) -> Tensor:
-        count = self.pairs // 2
-        bands = self.temperature ** (-torch.arange(count, dtype=torch.float64) / count)
-        row, column = self._coordinates(grid)
-        return torch.cat((row[:, None] * bands, column[:, None] * bands), dim=-1)[None]
+        return self._turns(*Positions((grid,)).plane(torch.float64))[0]
 
     def _waves(self, grid: Grid) -> Tensor:
-        return waves(self._angles(grid))
+        return waves(self._angles(grid))[:, None, None]
 
-    def _coordinates(self, grid: Grid) -> tuple[Tensor, Tensor]:
-        row, column = grid.coordinates()
-        return row.double(), column.double()
+    def _scaled(self, points: Tensor, sizes: Tensor) -> Tensor:
+        return points
 
 
 @register_encoder("rope_mixed")
@@ -137,10 +147,13 @@ class RopeMixed(Rotary):
         direction = torch.cat((frame.expand(-1, -1, count), frame.expand(-1, -1, count) + torch.pi / 2), dim=-1)
         self.frequencies = nn.Parameter(torch.stack((direction.cos(), direction.sin())) * bands.repeat(2))
 
-    def angles(self, grid: Grid, layer: int) -> Tensor:
-        """Return row and column times their learned frequencies, `(heads, N, d/2)`."""
+    def angles(self, positions: PositionsLike, layer: int) -> Tensor:
+        """Return row and column times their learned frequencies, `(1 or B, heads, N, d/2)`."""
         self._check_layer(layer, self._layers())
-        row, column = self.constant("_coordinates", grid).unbind(0)  # (N, 1) each
+        place = as_positions(positions)
+        moved = place.moved is not None
+        points = self._plane(place)[0].to(self.wide) if moved else self.per_patch("_coordinates", place)
+        row, column = points[:, None, :, :, None].unbind(-2)  # (1 or B, 1, N, 1) each
         frequencies = self.frequencies[:, layer, :, None].to(row.dtype)  # (2, heads, 1, d/2)
         return row * frequencies[0] + column * frequencies[1]
 
@@ -151,7 +164,7 @@ class RopeMixed(Rotary):
         return self.frequencies.shape[1]
 
     def _coordinates(self, grid: Grid) -> Tensor:
-        return torch.stack(grid.coordinates()).double()[..., None]
+        return Positions((grid,)).plane(torch.float64)[0][0]
 
 
 @register_encoder("as2drope")
@@ -184,7 +197,6 @@ class ScaledRope(RopeAxial):
         one_of("scaling", scaling, SCALINGS)
         self.scaling = scaling
 
-    def _coordinates(self, grid: Grid) -> tuple[Tensor, Tensor]:
-        row, column = super()._coordinates(grid)
-        across = grid.width if self.scaling == "axis" else grid.height
-        return row * (self.base / grid.height), column * (self.base / across)
+    def _scaled(self, points: Tensor, sizes: Tensor) -> Tensor:
+        across = sizes if self.scaling == "axis" else sizes[..., :1]
+        return points * (torch.full_like(across, self.base) / across)  # a number / tensor would round twice

@@ -4,14 +4,16 @@ import torch
 from torch import Tensor
 
 from loope.core.errors import require_multiple
-from loope.core.grid import Grid, GridLike
+from loope.core.grid import GridLike
 from loope.encoders.base import StaticTable, register_encoder
 from loope.encoders.frequencies import sinusoids, vaswani
+from loope.positions.plane import unit
 
 
 def _axis(position: Tensor, dim: int) -> Tensor:
-    """Return the sinusoids of one axis, `(N, dim)`: sine on even and cosine on odd channels."""
-    return sinusoids(position, vaswani(dim), torch.arange(dim).double() % 2)
+    """Return the sinusoids of one axis, `(..., N, dim)`: sine on even and cosine on odd channels."""
+    phase = torch.arange(dim, device=position.device, dtype=position.dtype) % 2
+    return sinusoids(position, vaswani(dim).to(position), phase)
 
 
 @register_encoder("sincos2d")
@@ -29,8 +31,8 @@ class SinCos2d(StaticTable):
         super().__init__(dim, grid)
         require_multiple("dim", self.dim, 4, repr(self.name))
 
-    def _table(self, grid: Grid) -> Tensor:
-        return torch.cat([_axis(axis.double(), self.dim // 2) for axis in grid.coordinates()], dim=-1)[None]
+    def _vectors(self, points: Tensor, sizes: Tensor) -> Tensor:
+        return torch.cat([_axis(axis, self.dim // 2) for axis in points.unbind(-1)], dim=-1)
 
 
 @register_encoder("sincos2d_sum")
@@ -50,6 +52,6 @@ class SinCos2dSum(StaticTable):
         super().__init__(dim, grid)
         require_multiple("dim", self.dim, 2, repr(self.name))
 
-    def _table(self, grid: Grid) -> Tensor:
-        row, column = grid.unit_coordinates()
-        return (_axis(row, self.dim) + _axis(column, self.dim))[None]
+    def _vectors(self, points: Tensor, sizes: Tensor) -> Tensor:
+        row, column = unit(points, sizes).unbind(-1)
+        return _axis(row, self.dim) + _axis(column, self.dim)

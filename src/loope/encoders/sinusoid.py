@@ -8,6 +8,7 @@ from loope.core.grid import Grid, GridLike
 from loope.encoders.base import StaticTable, register_encoder
 from loope.encoders.frequencies import Frequencies, frequency_set, sinusoids
 from loope.orders import Order, create_order
+from loope.positions import Positions
 
 PHASES = ("channel", "checkerboard")
 
@@ -15,6 +16,8 @@ PHASES = ("channel", "checkerboard")
 @register_encoder("sinusoid")
 class Sinusoid(StaticTable):
     """Sinusoids of the position on a curve, by default the raster order of most transformers.
+
+    A patch between cells has the position of the nearest cell.
 
     Args:
         dim: width D of the tokens, even.
@@ -52,7 +55,7 @@ class Sinusoid(StaticTable):
             require(
                 self.order.grid == grid,
                 f"The order given is for a grid of {self.order.grid} cells, got {grid}; give an order by name "
-                "(`register_order` names one's own) to use it on every grid.",
+                "(see `register_order`) to use it on every grid.",
             )
             return self.order
         return create_order(self.order, *grid)
@@ -67,8 +70,14 @@ class Sinusoid(StaticTable):
         delta = channel if self.phase == "channel" else channel + torch.arange(grid.size)[:, None]
         return (delta % 2).double()
 
+    def _phases(self, positions: Positions) -> Tensor:
+        """Return delta for each patch, `(D,)` or `(1 or B, N, D)` in at least float32."""
+        if self.phase == "channel":
+            return self.constant("_phase", self.grid)
+        return self.per_patch("_phase", positions)
+
     def _table(self, grid: Grid) -> Tensor:
-        return sinusoids(self._index(grid), self.frequencies, self._phase(grid))[None]
+        return sinusoids(self._index(grid), self.frequencies, self._phase(grid))
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, order={self.order!r}, phase={self.phase!r}"

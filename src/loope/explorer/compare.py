@@ -18,7 +18,7 @@ from loope.explorer.serialization import pack
 from loope.pesi_metric.functional import cosine_similarity, measure
 from loope.pesi_metric.published import DIRECTIONS, published
 from loope.pesi_metric.summary import summary_of
-from loope.surgery.acting import Positions
+from loope.surgery.acting import EncodingInUse
 
 MOST_LETTERS = 300  # of a choice
 _SEED_LOCK = threading.Lock()  # torch has one random generator for all threads
@@ -81,7 +81,7 @@ def table_data(table: Tensor) -> bytes:
     return _data(cosine_similarity(table), grid, dim, "cosine", None)
 
 
-def positions_data(positions: Positions) -> bytes:
+def positions_data(positions: EncodingInUse) -> bytes:
     """Return the data of a checkpoint's encoder with its weights, or of its position table.
 
     Raises:

@@ -1,7 +1,7 @@
 """Attach encoders to vision transformers, detach them, and save and load the result."""
 
 from loope.surgery.adapters.base import Adapter, Branch, Slot, WrapperAdapter, register_adapter
-from loope.surgery.attach import attach, detach, resize
+from loope.surgery.attach import attach, detach, resize, use_positions
 from loope.surgery.bake import bake
 from loope.surgery.checkpoint import load, save
 from loope.surgery.report import Report, report
@@ -27,4 +27,5 @@ __all__ = [
     "timm_crossvit",
     "timm_vit",
     "transformers",
+    "use_positions",
 ]

@@ -8,14 +8,14 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from loope.core.errors import LoopeError, require, told
 from loope.core.grid import Grid
 from loope.encoders import PositionalEncoder
+from loope.positions import Positions
 from loope.surgery import specs
 from loope.surgery.adapters.base import Branch
-from loope.surgery.hooks import AddToPatches, AddToPrefix, Attend, MixAfterBlock, Position, remove_hooks
+from loope.surgery.hooks import AddToPatches, AddToPrefix, Attend, EnterBlock, MixAfterBlock, Position, remove_hooks
 from loope.surgery.host import Host, fit_table, give_back, keep, take, zeros_for
 
 T = TypeVar("T")
@@ -74,14 +74,14 @@ class Attachment(nn.Module):
         """
         return getattr(self, step)(number, *args)
 
-    def add_to_patches(self, number: int, tokens: Tensor, images: Tensor, grid: Grid) -> Tensor:
+    def refined(self, number: int, images: Any, positions: Positions) -> list[Positions]:
+        """Return the positions of the patches for each encoder."""
+        return [positions for _ in self.encoders_of(number)]
+
+    def add_to_patches(self, number: int, tokens: Tensor, images: Any, positions: Sequence[Positions]) -> Tensor:
         """Add the additive encoders' output to `tokens` `(B, N, D)` or `(B, h, w, D)`."""
-        encoders, side = self.encoders_of(number, "embed"), self.branches[number].patch_size
-        missing = [grid[axis] * side - images.shape[axis - 2] for axis in (0, 1)]
-        if encoders and any(missing):
-            images = F.pad(images, (0, missing[1], 0, missing[0]))
-        for encoder in encoders:
-            tokens = tokens + encoder.embed(images, grid).view(-1, *tokens.shape[1:])
+        for encoder, place in self._with("embed", number, positions):
+            tokens = tokens + encoder.embed(images, place).view(-1, *tokens.shape[1:])
         return tokens
 
     def add_to_prefix(self, number: int, prefix: Tensor) -> Tensor:
@@ -89,26 +89,32 @@ class Attachment(nn.Module):
         vectors: Tensor = self.prefixes[self.branches[number].name]
         return prefix + vectors
 
-    def mix(self, number: int, patches: Tensor, grid: Grid, layer: int) -> Tensor:
+    def mix(self, number: int, patches: Tensor, positions: Sequence[Positions], layer: int) -> Tensor:
         """Apply the conditional encoders to the patch tokens `(B, N, D)` after a block."""
-        for encoder in self.encoders_of(number, "mix"):
+        for encoder, place in self._with("mix", number, positions):
             if encoder.mixes_after(layer):
-                patches = encoder.mix(patches, grid, layer)
+                patches = encoder.mix(patches, place, layer)
         return patches
 
-    def bias(self, number: int, q: Tensor, grid: Grid, layer: int) -> Tensor:
+    def bias(self, number: int, q: Tensor, positions: Sequence[Positions], layer: int) -> Tensor:
         """Return the sum of the biases for queries `(B, heads, N, d)` of patches."""
-        first, *others = self.encoders_of(number, "bias")
-        total = first.bias(q, grid, layer)
-        for encoder in others:
-            total = total + encoder.bias(q, grid, layer)
-        return total
+        biases = [encoder.bias(q, place, layer) for encoder, place in self._with("bias", number, positions)]
+        return sum(biases[1:], start=biases[0])
 
-    def rotate(self, number: int, q: Tensor, k: Tensor, grid: Grid, layer: int) -> tuple[Tensor, Tensor]:
+    def rotate(
+        self, number: int, q: Tensor, k: Tensor, positions: Sequence[Positions], layer: int
+    ) -> tuple[Tensor, Tensor]:
         """Rotate queries and keys `(B, heads, N, d)` of patches."""
-        for encoder in self.encoders_of(number, "rotate"):
-            q, k = encoder.rotate(q, k, grid, layer)
+        for encoder, place in self._with("rotate", number, positions):
+            q, k = encoder.rotate(q, k, place, layer)
         return q, k
+
+    def _with(
+        self, hook: str, number: int, positions: Sequence[Positions]
+    ) -> list[tuple[PositionalEncoder, Positions]]:
+        """Return the encoders of a branch that implement a hook, with their positions."""
+        pairs = zip(self.encoders_of(number), positions, strict=True)
+        return [(encoder, place) for encoder, place in pairs if hook in encoder.hooks()]
 
     def set_aside(self) -> None:
         """Move the model's own encoding to `self.own`, where it is unused; zeros replace a table."""
@@ -142,12 +148,14 @@ class Attachment(nn.Module):
         """Register the hooks in the model."""
         host = self.host
         for number, branch in enumerate(self.branches):
-            branch.patch_embed.register_forward_hook(AddToPatches(host, number), prepend=True)
+            branch.patch_embed.register_forward_hook(AddToPatches(host, number), prepend=True, with_kwargs=True)
             if branch.name in self.prefixes and branch.entry is not None:
                 branch.entry.register_forward_pre_hook(AddToPrefix(host, number))
             mixing = self.encoders_of(number, "mix")
             rotates, biases = (bool(self.encoders_of(number, hook)) for hook in ("rotate", "bias"))
             for layer, (block, attention) in enumerate(zip(branch.blocks, branch.attentions, strict=True)):
+                if rotates or biases or mixing:
+                    block.register_forward_pre_hook(EnterBlock(host, number, layer), prepend=True)
                 if any(encoder.mixes_after(layer) for encoder in mixing):
                     block.register_forward_hook(MixAfterBlock(host, number, layer), prepend=True)
                 if rotates or biases:
