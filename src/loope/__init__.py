@@ -36,6 +36,7 @@ _HOME = {
     "report": "loope.surgery",
     "resize": "loope.surgery",
     "save": "loope.surgery",
+    "set_strength": "loope.surgery",
     "use_positions": "loope.surgery",
     "HubModel": "loope.surgery.hub",
     "ThreeCell": "loope.three_cell",
@@ -99,6 +100,7 @@ if TYPE_CHECKING:
     from loope.surgery import report as report
     from loope.surgery import resize as resize
     from loope.surgery import save as save
+    from loope.surgery import set_strength as set_strength
     from loope.surgery import use_positions as use_positions
     from loope.surgery.hub import HubModel as HubModel
     from loope.three_cell import ThreeCell as ThreeCell

@@ -72,6 +72,13 @@ class PositionalEncoder(nn.Module):
         """Return `(1 or B, heads, N, N)`, to add to the scaled scores."""
         raise self._lacks("bias")
 
+    def rotate_partly(
+        self, q: Tensor, k: Tensor, positions: Positions, layer: int, strength: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Rotate queries and keys at a strength from 0, unchanged, to 1, as `rotate` does; see `loope.set_strength`."""
+        there_q, there_k = self.rotate(q, k, positions, layer)
+        return q.lerp(there_q, strength.to(q.dtype)), k.lerp(there_k, strength.to(k.dtype))
+
     def mixes_after(self, layer: int) -> bool:
         """Return whether `mix` acts after block `layer`."""
         return "mix" in self.hooks()

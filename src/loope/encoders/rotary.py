@@ -52,6 +52,15 @@ class Rotary(PositionalEncoder, ABC):
         cos, sin = self.waves(place, layer).to(q.dtype)
         return turn(q, cos, sin), turn(k, cos, sin)
 
+    def rotate_partly(
+        self, q: Tensor, k: Tensor, positions: Positions, layer: int, strength: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Rotate by the angles times `strength`."""
+        place = as_positions(positions)
+        self._check_tokens(q, place)
+        cos, sin = waves(self.angles(place, layer) * strength).to(q.dtype)
+        return turn(q, cos, sin), turn(k, cos, sin)
+
     def waves(self, positions: Positions, layer: int) -> Tensor:
         """Return cosines and sines of the angles for `turn`: `(2, 1 or B, heads or 1, N, d)` in at least float32."""
         return waves(self.angles(positions, layer))

@@ -1,7 +1,7 @@
 """Attach encoders to vision transformers, detach them, and save and load the result."""
 
 from loope.surgery.adapters.base import Adapter, Branch, Slot, WrapperAdapter, register_adapter
-from loope.surgery.attach import attach, detach, resize, use_positions
+from loope.surgery.attach import attach, detach, resize, set_strength, use_positions
 from loope.surgery.bake import bake
 from loope.surgery.checkpoint import load, save
 from loope.surgery.report import Report, report
@@ -22,6 +22,7 @@ __all__ = [
     "report",
     "resize",
     "save",
+    "set_strength",
     "timm",
     "timm_cait",
     "timm_crossvit",

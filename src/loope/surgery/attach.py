@@ -21,7 +21,14 @@ from loope.surgery.hooks import is_wired
 from loope.surgery.host import Host, fit_table
 from loope.surgery.overrides import override_methods, restore_methods
 from loope.surgery.report import start_note
-from loope.surgery.state import Attachment, all_attachments, attachment_of, required_attachment, sole_attachment
+from loope.surgery.state import (
+    Attachment,
+    all_attachments,
+    attachment_of,
+    required_attachment,
+    sole_attachment,
+    unwrapped,
+)
 
 EncoderChoice: TypeAlias = "str | Sequence[str | tuple[str, dict[str, Any]]]"
 PREFIXES = ("none", "learned")
@@ -177,6 +184,35 @@ def use_positions(model: nn.Module, positions: PositionsLike) -> Iterator[None]:
         yield
     finally:
         host.places[0].given = before
+
+
+def set_strength(model: nn.Module, strength: float, *, own: float | None = None) -> None:
+    """Set how strongly the attached encoders act, from 0 (as if they were not there) to 1.
+
+    Vectors, biases and angles are multiplied by it; a convolution's result is blended with its input. What an encoder
+    hides from attention is seen with weight 1 - strength. Compiled models follow without compiling again, except for
+    the first call.
+
+    Args:
+        model: a model with encoders attached.
+        strength: of the encoders.
+        own: of the model's own encoding, which must have been kept with `keep_own=True`.
+
+    Raises:
+        LoopeError: if nothing is attached, a strength is not between 0 and 1, or the own encoding is unused.
+    """
+    attachment = sole_attachment(unwrapped(model))
+    for name, value in (("strength", strength), ("own", own)):
+        require(
+            (value is None and name == "own") or (isinstance(value, int | float) and 0 <= value <= 1),
+            f"`{name}` must be a number from 0 to 1, got {told(value)}.",
+        )
+    require(
+        own is None or attachment.spec["keep_own"],
+        "`own` is the strength of the model's own encoding, which is unused here; attach with keep_own=True.",
+    )
+    require(not attachment.baked, "A baked model's encoders are constants; set the strength before loope.bake.")
+    attachment.set_strengths(strength, attachment.strengths[1] if own is None else own)
 
 
 def _chosen(encoder: EncoderChoice, options: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:

@@ -52,6 +52,29 @@ class AddToPatches(Hook):
         return added
 
 
+class ScaleOwnTable(Hook):
+    """Before the patch embedding: puts the model's own position table, times its strength, in its place.
+
+    The scaled table is an attribute of the instance, which is found before the parameter of the same name; so the
+    parameter, the state dict and the optimizer stay as they are.
+    """
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        """Set the table for this forward pass."""
+        show_own_table(self.branch)
+        table = self.branch.table
+        if table is not None:
+            table.module.__dict__[table.attribute] = self.host.apply("scale_own", table.value)
+
+
+class RestoreOwnTable(Hook):
+    """Before the first block, when the table has been added: shows the parameter again."""
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        """Remove the scaled table."""
+        show_own_table(self.branch)
+
+
 class AddToPrefix(Hook):
     """Before the first block: adds the learned vectors to the prefix tokens."""
 
@@ -131,6 +154,11 @@ class Position(InBlock):
             q, k = _behind(q, turned_q, count), _behind(k, turned_k, count)
         return q, k, bias
 
+    def own(self, value: Tensor, nothing: float | Tensor = 0.0) -> Tensor:
+        """Scale a part of the model's own encoding by its strength, towards what means nothing."""
+        scaled: Tensor = self.host.apply("scale_own", value, nothing)
+        return scaled
+
 
 class Attend(Hook):
     """Replaces an attention module's `forward` by the same computation with positions."""
@@ -149,6 +177,22 @@ class Attend(Hook):
 def _behind(tokens: Tensor, patches: Tensor, count: int) -> Tensor:
     """Concatenate the first `count` of `tokens` and `patches`."""
     return torch.cat((tokens[..., :count, :], patches), dim=-2) if count else patches
+
+
+def entrances(block: nn.Module) -> list[nn.Module]:
+    """Return the modules that see the input of a block: itself, and its norms.
+
+    transformers checkpoints the `forward` of a block, so that only hooks inside run again.
+    """
+    return [block, *(child for child in block.children() if "norm" in type(child).__name__.lower())]
+
+
+def show_own_table(branch: Branch) -> None:
+    """Remove the scaled table that hides the model's own, if there is one."""
+    if branch.table is not None:
+        module, name = branch.table
+        if name in module._parameters or name in module._buffers:
+            module.__dict__.pop(name, None)
 
 
 def remove_hooks(module: nn.Module) -> None:

@@ -28,12 +28,12 @@ class Place:
     @property
     def length(self) -> int:
         """Return the number of patches in a row."""
-        return self.positions[0].length
+        return self.positions[0].length if self.positions else 0
 
     def set(self, positions: Sequence[Positions]) -> None:
         """Set the positions of a new batch."""
         self.positions = tuple(positions)
-        if self._inputs and not torch.compiler.is_compiling():
+        if not torch.compiler.is_compiling():  # compiled code must not depend on what ran before
             self._inputs = {ref: each for ref, each in self._inputs.items() if not ref.expired()}  # type: ignore[no-untyped-call]
 
     def enter(self, tokens: Tensor) -> None:

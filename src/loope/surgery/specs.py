@@ -12,7 +12,11 @@ from loope.core.errors import LoopeError, require
 from loope.orders import Order
 
 
-class Spec(TypedDict):
+class _Strengths(TypedDict, total=False):
+    strengths: list[float]  # of the encoders and of the model's own encoding, if set
+
+
+class Spec(_Strengths):
     """The arguments of `attach`."""
 
     encoders: list[tuple[str, dict[str, Any]]]

@@ -93,6 +93,11 @@ class PositionCall(Protocol):
             Queries and keys of the same shapes, and a bias `(1 or B, heads, P + N, P + N)` to add to the scaled scores,
             or None.
         """
+        ...
+
+    def own(self, value: Tensor, nothing: float | Tensor = 0.0) -> Tensor:
+        """Scale a part of the model's own encoding (a bias, rotations) by its strength, towards `nothing`."""
+        ...
 
 
 class Adapter:
