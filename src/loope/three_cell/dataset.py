@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from loope.core.grid import GridLike, as_size
-from loope.three_cell.batches import Batches, Stream
 from loope.three_cell.bits import by_task
 from loope.three_cell.questions import answer
 from loope.three_cell.recipe import Recipe
@@ -85,44 +84,6 @@ class ThreeCell(Dataset[tuple[Tensor, Tensor]]):
     def render(self, cells: Tensor, device: Any = None) -> Tensor:
         """Render `(B, 3, 2)` cells as `(B, 3, h * cell, w * cell)` float32 images in 0..1, on `device` if given."""
         return render(cells, self.grid, self.cell, device)
-
-    def batches(
-        self, batch_size: int = 64, device: Any = None, *, shuffle: bool = False, drop_last: bool = False
-    ) -> Batches:
-        """Return a loader of batches rendered on `device`, without worker processes.
-
-        Examples:
-            >>> data = ThreeCell(size=100, grid=7, cell=2)
-            >>> [len(images) for images, labels in data.batches(64, shuffle=True)]
-            [64, 36]
-        """
-        return Batches(self, batch_size, device, shuffle, drop_last)
-
-    @classmethod
-    def stream(
-        cls,
-        seed: int = 0,
-        grid: GridLike = 14,
-        cell: int = 16,
-        split: str | None = None,
-        *,
-        sampler: str = "exact",
-        fractions: Sequence[float] = FRACTIONS,
-        rank: int = 0,
-    ) -> Stream:
-        """Return an endless stream of new samples; with `split="train"`, disjoint from val and test of the same seed.
-
-        In distributed training, use the same seed, which determines the splits, and a different `rank` per process.
-
-        Examples:
-            >>> stream = ThreeCell.stream(seed=1, grid=7, cell=2, split="train")
-            >>> image, label = next(iter(stream))
-            >>> images, labels = next(iter(stream.batches(32)))
-            >>> images.shape, labels.shape
-            (torch.Size([32, 3, 14, 14]), torch.Size([32, 6]))
-        """
-        recipe = Recipe.read(grid, seed, split, sampler, fractions)
-        return Stream(recipe, as_size(cell, "cell"), rank)
 
     def majority_rates(self) -> dict[str, float]:
         """Return the accuracy of the best constant answer for each sub-task, and their average.
