@@ -59,7 +59,6 @@ def export(
 
 def describe(data: ThreeCell, file_format: str) -> dict[str, Any]:
     """Return all settings that determine the content of an export, and a checksum of the cells."""
-    recipe = data.recipe
     return {
         "data": "three-cell",
         "format": file_format,
@@ -67,11 +66,11 @@ def describe(data: ThreeCell, file_format: str) -> dict[str, Any]:
         "samples": len(data),
         "grid": list(data.grid),
         "cell": data.cell,
-        "seed": recipe.seed,
-        "split": recipe.split,
-        "sampler": recipe.sampler,
-        "fractions": list(recipe.fractions),
-        "share_configurations": recipe.share_configurations,
+        "seed": data.seed,
+        "split": data.split,
+        "sampler": data.sampler,
+        "fractions": list(data.fractions),
+        "share_configurations": data.share_configurations,
         "sha256": hashlib.sha256(data.cells.numpy().astype("<i8").tobytes()).hexdigest(),
     }
 
