@@ -11,9 +11,10 @@ from typing import TypeAlias
 
 from torch import Tensor
 
-from loope.core.errors import LoopeError, MissingPackageError, nearest_first, require, told
+from loope.core.errors import LoopeError, nearest_first, require, told
 from loope.core.grid import Grid, GridLike, as_grid
 from loope.core.hub import hub_or_cache, missing_weights
+from loope.core.packages import require_packages
 from loope.core.tensors import as_dense
 from loope.core.weights import WeightsFile
 
@@ -98,10 +99,9 @@ def require_timm_model(name: str) -> ModuleType:
         LoopeError: if it has not; the message names the nearest models.
         MissingPackageError: if timm is not installed.
     """
-    try:
-        import timm
-    except ImportError:
-        raise MissingPackageError("Models by name need timm: pip install 'loope[models]'.") from None
+    require_packages("A model by name", "models", "timm")
+    import timm
+
     if not timm.is_model(name):
         near = ", ".join(nearest_first(name, timm.list_models())[:5])
         raise LoopeError(f"timm has no model {name!r}; nearest are {near}.")
