@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from loope.core.errors import require
 from loope.core.grid import Grid, as_grid
@@ -59,8 +60,6 @@ OutOption = Annotated[Path, typer.Option(help="Folder of all runs.")]
 @contextmanager
 def busy(doing: str) -> Iterator[None]:
     """Show a spinner on stderr, which leaves stdout to scripts."""
-    from rich.console import Console
-
     with Console(stderr=True).status(f"{doing} ..."):
         yield
 

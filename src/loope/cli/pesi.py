@@ -6,14 +6,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
 
 from loope.cli.options import MOST_SEED, JsonOption, busy, read_grid
 from loope.cli.text import as_text
-from loope.core.limits import MOST_DIM
+from loope.core.errors import require
+from loope.core.grid import Grid, as_grid
+from loope.core.limits import MOST_DIM, require_comparable
 from loope.core.plain import to_json
+from loope.core.weights import WeightsFile
 
 if TYPE_CHECKING:
-    from loope.core.grid import Grid
     from loope.pesi_metric.published import Row
     from loope.pesi_metric.summary import Summary
     from loope.surgery.acting import Positions
@@ -66,9 +71,6 @@ def pesi(
     """
     import torch
 
-    from loope.core.errors import require
-    from loope.core.grid import Grid as Cells
-    from loope.core.limits import require_comparable
     from loope.encoders import create_encoder, list_encoders
     from loope.encoders.describe import usual_heads
     from loope.pesi_metric.published import published
@@ -87,7 +89,7 @@ def pesi(
         if checkpoint is not None or model is not None:
             found, unused = _trained(checkpoint, model, size, table)
             rows = [_row(each, directions) for each in found]
-        cells = size or Cells(14, 14)
+        cells = size or Grid(14, 14)
         for name in encoders or ([] if rows else list_encoders()):
             torch.manual_seed(seed)  # per encoder, so that a row does not depend on those above it
             encoder = create_encoder(name, dim, cells, patch_size=16, heads=usual_heads(dim), depth=12)
@@ -106,8 +108,6 @@ def _trained(
     path: Path | None, model: str | None, grid: Grid | None, table: str | None
 ) -> tuple[list[Positions], list[str]]:
     """Return the position encodings in use in a file or a timm model, and the names of the unused position tables."""
-    from loope.core.grid import as_grid
-    from loope.core.weights import WeightsFile
     from loope.pesi_metric.position_table import model_table
     from loope.surgery.acting import Positions, acting
 
@@ -136,9 +136,6 @@ def _as_json(row: Measured) -> dict[str, object]:
 
 
 def _print(rows: list[Measured], directions: int) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
 
     grids = {row.grid for row in rows}
     where = f" at {rows[0].grid}: M_D is at most {rows[0].scores.m_d_ceiling:.4f}" if len(grids) == 1 else ""
