@@ -57,7 +57,8 @@ def explore(
             err=True,
         )
     if browser:
-        _open(address)
+        # In a thread: some browsers block until they are closed.
+        threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
     # Responses are small and computed side by side: threads within one would only slow them down.
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # for processes that this one starts
     torch.set_num_threads(1)
@@ -78,11 +79,6 @@ def _listen(host: str, port: int) -> socket.socket:
         raise LoopeError(
             f"Cannot listen on {host}, port {port}: {reason}; choose another with --port, or 0 for a free one."
         ) from None
-
-
-def _open(address: str) -> None:
-    """Open the browser in a thread: some block until they are closed."""
-    threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
 
 def _export(folder: Path) -> None:
