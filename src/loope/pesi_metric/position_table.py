@@ -122,6 +122,8 @@ def set_aside(tensors: Iterable[str]) -> list[str]:
 def _choose(tensors: Iterable[str], name: str | None) -> list[str]:
     """Return the given name, or all names of position tables."""
     keys = list(tensors)
+    strange = [key for key in keys if not isinstance(key, str)]
+    require(not strange, f"`weights` must map names to tensors, got {told(strange[0]) if strange else ''} for a name.")
     if name is not None:
         require(isinstance(name, str), f"`name` must be a tensor's name, got {told(name)}.")
         require(name in keys, f"There is no tensor {name!r}; nearest are {', '.join(nearest_first(name, keys)[:5])}.")
