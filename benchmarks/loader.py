@@ -76,7 +76,6 @@ def processor_time(images: Images, step: Callable[[Batch], None]) -> bool:
         "random crops": {"augment": "crop"},
         "RandAugment": {"augment": "randaugment"},
         "no augmentation": {},
-        "no augmentation, cached": {"cache": True},
     }
     times = {}
     for name, options in variants.items():

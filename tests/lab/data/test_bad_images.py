@@ -36,7 +36,6 @@ def test_the_images_are_as_described(images):
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-@pytest.mark.parametrize("cache", [False, True])
 @pytest.mark.parametrize(
     ("good", "path", "reason"),
     [
@@ -44,8 +43,8 @@ def test_the_images_are_as_described(images):
         ([2, 3], "train/n2/n2_0.jpg", r"it is no image \(16 bytes\)"),
     ],
 )
-def test_a_bad_image_is_named(images, workers, cache, good, path, reason):
-    source = ImageSource(images.take(good), 3, SMALL, workers=workers, cache=cache)
+def test_a_bad_image_is_named(images, workers, good, path, reason):
+    source = ImageSource(images.take(good), 3, SMALL, workers=workers)
     message = rf"^Cannot read the image .*{path}: {reason}.*skip_bad_images=True \(--skip-bad-images\)[^\n]*$"
     with pytest.raises(LoopeError, match=message):
         list(source.batches(0))
@@ -58,9 +57,8 @@ def test_a_file_that_vanished_is_named(images):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("cache", [False, True])
-def test_evaluation_leaves_bad_images_out_and_counts_them(images, workers, cache):
-    source = ImageSource(images, 2, SMALL, workers=workers, cache=cache, skip_bad_images=True)
+def test_evaluation_leaves_bad_images_out_and_counts_them(images, workers):
+    source = ImageSource(images, 2, SMALL, workers=workers, skip_bad_images=True)
     assert source.bad_images == 0
     batches = list(source.batches(0))
     good = ImageSource(images.take([0, 2, 4, 5]), 6, SMALL, workers=0)

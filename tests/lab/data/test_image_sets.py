@@ -7,14 +7,12 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torchvision.datasets as tv
 
 from loope.core.errors import LoopeError
 from loope.lab.data import load_images
-from loope.lab.data.images.readers import in_memory
-from tests.lab.data.dataset_files import assert_same, pixels, write_cifar100, write_folders, write_pets
+from tests.lab.data.dataset_files import assert_same, write_cifar100, write_folders, write_pets
 from tests.weights import data
 
 WNIDS = [f"n{number:08}" for number in range(100)]
@@ -215,15 +213,3 @@ def test_pets_are_downloaded_on_request(tmp_path, server, monkeypatch):
     monkeypatch.setattr(tv.OxfordIIITPet, "_RESOURCES", [(f"{server}/none.tar.gz", "0")])
     with pytest.raises(LoopeError, match=r"download of Oxford-IIIT Pet .* failed: .*404.*0\.8 GB"):
         load_images("pets", tmp_path / "other", download=True)
-
-
-def test_memory_holds_what_the_files_hold(tmp_path, monkeypatch):
-    write_pets(tmp_path)
-    files = load_images("pets", tmp_path).reader
-    memory = in_memory(files, lambda picture: picture).take([4, 20, 7])
-    for place, index in enumerate([4, 20, 7]):
-        assert np.array_equal(pixels(memory.read(place)), pixels(files.read(index)))
-        assert memory.names[place] == files.names[index]
-    monkeypatch.setattr("loope.lab.data.images.readers.MOST_MEMORY", 10_000)
-    with pytest.raises(LoopeError, match="use cache=False"):
-        in_memory(files, lambda picture: picture)

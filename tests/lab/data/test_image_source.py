@@ -106,10 +106,10 @@ def test_workers_change_nothing(pets, options):
 def test_started_workers_change_nothing(pets, monkeypatch):
     """With "spawn", as on macOS and Windows, workers get what they need as a pickle."""
     before = multiprocessing.get_start_method(allow_none=True)
-    expected = next(training(pets, cache=True).batches(0))
+    expected = next(training(pets).batches(0))
     multiprocessing.set_start_method("spawn", force=True)
     try:
-        batches = training(pets, cache=True, workers=1).batches(0)
+        batches = training(pets, workers=1).batches(0)
         assert_equal([next(batches)], [expected])
         batches.close()
     finally:
@@ -220,24 +220,6 @@ def test_global_generators_are_left_alone(pets, workers):
     assert (random.random(), np.random.rand(), torch.rand(1)) == expected
 
 
-@pytest.mark.parametrize("augment", AUGMENTS)
-def test_the_cache_changes_nothing(pets, augment):
-    expected = list(training(pets, augment=augment).batches(1))
-    cached = training(replace(pets, reader=Counting(pets.reader)), augment=augment, cache=True)
-    counting = cached._batches.images.reader
-    assert_equal(list(cached.batches(1)), expected)
-    assert not isinstance(counting, Counting)
-    assert_equal(list(training(pets, augment=augment, cache=True, workers=1).batches(1)), expected)
-
-
-def test_a_cached_file_is_read_once(pets):
-    counting = Counting(pets.reader)
-    source = ImageSource(replace(pets, reader=counting), 8, SMALL, cache=True, workers=0)
-    list(source.batches(0))
-    list(source.batches(1))
-    assert sorted(counting.read_so_far) == list(range(30))
-
-
 def test_images_in_memory_are_a_source_too(tmp_path):
     written = write_cifar100(tmp_path, {"train": 6, "test": 4}, classes=3)
     images = load_images("cifar100", tmp_path)
@@ -259,8 +241,7 @@ def test_timms_settings_are_read():
     config = timm.data.resolve_model_data_config(model)
     expected = timm.data.create_transform(**config)
     picture = Image.fromarray(np.random.default_rng(0).integers(0, 256, (300, 400, 3), dtype=np.uint8))
-    steps = Preparation.from_timm(config).steps("none")
-    assert torch.equal(steps.rest(steps.fixed(picture)), expected(picture))
+    assert torch.equal(Preparation.from_timm(config).transform()(picture), expected(picture))
 
 
 def test_interrupts_are_left_to_the_trainer(pets):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy
 import torch
-from PIL.Image import Image
 from timm.data import Mixup, create_transform
 from timm.data.transforms import MaybeToTensor
 from torch import Tensor
@@ -28,18 +27,6 @@ AUGMENTS = {
     "crop": "a random part of the image, resized, and mirrored half of the time (timm's random resized crop)",
     "randaugment": f"the same, with two random changes of colour or shape (timm's {RAND_AUGMENT!r})",
 }
-
-
-def unchanged(image: Image) -> Image:
-    """Return the image as it is."""
-    return image
-
-
-class Steps(NamedTuple):
-    """Transform of a PIL image to `(3, H, W)` float32, split into a part that is fixed over epochs and the rest."""
-
-    fixed: Callable[[Image], Image]
-    rest: Callable[[Image], Tensor]
 
 
 @dataclass(frozen=True)
@@ -81,8 +68,8 @@ class Preparation:
         shared = {key: config[key] for key in ("mean", "std", "crop_pct", "interpolation")}
         return cls(size=tuple(config["input_size"][1:]), **shared)
 
-    def steps(self, augment: str) -> Steps:
-        """Create the timm transform for `augment`, one of `AUGMENTS`.
+    def transform(self, augment: str = "none") -> Compose:
+        """Create timm's transform to `(3, H, W)` float32 for `augment`, one of `AUGMENTS`.
 
         Raises:
             LoopeError: for an unknown augmentation.
@@ -97,12 +84,13 @@ class Preparation:
         }
         if augment in ("crop", "randaugment"):
             changes = RAND_AUGMENT if augment == "randaugment" else None
-            drawn = create_transform(**expected, is_training=True, auto_augment=changes)
-            return Steps(unchanged, drawn)
+            training: Compose = create_transform(**expected, is_training=True, auto_augment=changes)
+            return training
         every = create_transform(**expected, crop_pct=self.crop_pct).transforms
-        cut = next(place for place, step in enumerate(every) if isinstance(step, MaybeToTensor))
-        flips = [RandomHorizontalFlip()] if augment == "flip" else []
-        return Steps(Compose(every[:cut]), Compose([*flips, *every[cut:]]))
+        if augment == "flip":
+            cut = next(place for place, step in enumerate(every) if isinstance(step, MaybeToTensor))
+            every.insert(cut, RandomHorizontalFlip())
+        return Compose(every)
 
 
 def mix(images: Tensor, labels: Tensor, classes: int, mixup: float, cutmix: float) -> tuple[Tensor, Tensor]:

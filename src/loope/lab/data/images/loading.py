@@ -9,9 +9,10 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 from torch.utils.data import Dataset
+from torchvision.transforms import Compose
 
 from loope.core.errors import LoopeError
-from loope.lab.data.images.augment import Steps, mix, seeded
+from loope.lab.data.images.augment import mix, seeded
 from loope.lab.data.images.collection import Images
 from loope.lab.data.images.readers import BadImageError
 from loope.lab.data.loader import BatchRequest
@@ -35,7 +36,7 @@ class ImageBatches(Dataset[ImageBatch]):
     """
 
     images: Images
-    steps: Steps
+    transform: Compose
     shape: tuple[int, int]
     seed: int
     train: bool
@@ -58,7 +59,7 @@ class ImageBatches(Dataset[ImageBatch]):
                 picture, label = found
                 # Seeded by the original index, so that a replacement is augmented differently than its own sample.
                 with seeded("augment", self.seed, request.epoch, index):
-                    pictures.append(self.steps.rest(self.steps.fixed(picture)))
+                    pictures.append(self.transform(picture))
                 labels.append(label)
         images = torch.stack(pictures) if pictures else torch.empty(0, 3, *self.shape)
         targets = torch.tensor(labels, dtype=torch.int64)

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-import torch
 from PIL.Image import Image, fromarray
 from torch import Tensor
 
-from loope.core.errors import LoopeError, require
+from loope.core.errors import LoopeError
 from loope.core.images import ImageError, read_image
 from loope.core.limits import MOST_TRAINING_PIXELS
 from loope.lab.data import fingerprint
-
-MOST_MEMORY = 4 * 1024**3  # bytes of decoded images that are kept at most
-READ_AT_ONCE = 256
 
 
 class BadImageError(LoopeError):
@@ -72,23 +66,15 @@ class Memory:
         pixels: `(bytes,)` uint8; an image takes `height x width x 3` of them.
         starts: offset of each image.
         sizes: (height, width) of each.
-        bad: path and reason of unreadable images, by name.
     """
 
     names: Sequence[str]
     pixels: Tensor
     starts: Sequence[int]
     sizes: Sequence[tuple[int, int]]
-    bad: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     def read(self, index: int) -> Image:
-        """Return an image, in RGB.
-
-        Raises:
-            BadImageError: if it could not be read.
-        """
-        if self.names[index] in self.bad:
-            raise BadImageError(*self.bad[self.names[index]])
+        """Return an image, in RGB."""
         start, (height, width) = self.starts[index], self.sizes[index]
         return fromarray(self.pixels[start : start + 3 * height * width].view(height, width, 3).numpy())
 
@@ -99,7 +85,6 @@ class Memory:
             self.pixels,
             [self.starts[index] for index in indices],
             [self.sizes[index] for index in indices],
-            self.bad,
         )
 
     def fingerprint(self, labels: Sequence[str]) -> dict[str, str]:
@@ -113,39 +98,3 @@ class Memory:
 
 
 Reader: TypeAlias = Files | Memory
-
-
-def in_memory(reader: Reader, change: Callable[[Image], Image]) -> Memory:
-    """Read all images, apply `change`, and keep the results in memory.
-
-    Raises:
-        LoopeError: if they take more than `MOST_MEMORY`.
-    """
-    content = bytearray()
-    starts: list[int] = []
-    sizes: list[tuple[int, int]] = []
-    bad: dict[str, tuple[str, str]] = {}
-
-    def load(index: int) -> Image | BadImageError:
-        try:
-            return change(reader.read(index))
-        except BadImageError as error:
-            return error
-
-    with ThreadPoolExecutor(os.cpu_count()) as pool:  # decoders release the GIL
-        for first in range(0, len(reader.names), READ_AT_ONCE):
-            names = reader.names[first : first + READ_AT_ONCE]
-            for name, image in zip(names, pool.map(load, range(first, first + len(names))), strict=True):
-                starts.append(len(content))
-                if isinstance(image, BadImageError):
-                    bad[name] = image.path, image.reason
-                    sizes.append((0, 0))
-                else:
-                    content += image.tobytes()
-                    sizes.append((image.height, image.width))
-            require(
-                len(content) <= MOST_MEMORY,
-                f"{len(starts):,} of {len(reader.names):,} images take {len(content) / 1e9:.1f} GB of memory, and at "
-                f"most {MOST_MEMORY / 1e9:.1f} GB are kept there; use cache=False.",
-            )
-    return Memory(reader.names, torch.frombuffer(content, dtype=torch.uint8), starts, sizes, bad)

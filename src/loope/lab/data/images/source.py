@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 
 from loope.core.errors import LoopeError, require
 from loope.core.grid import as_grid, as_size
 from loope.lab.data.batches import Batch, Source
-from loope.lab.data.images.augment import Preparation, unchanged
+from loope.lab.data.images.augment import Preparation
 from loope.lab.data.images.collection import Images
 from loope.lab.data.images.loading import ImageBatches
-from loope.lab.data.images.readers import in_memory
 from loope.lab.data.loader import BatchRequest, load_batches
 from loope.lab.data.sampler import BatchSampler
 
@@ -20,8 +18,8 @@ from loope.lab.data.sampler import BatchSampler
 class ImageSource(Source):
     """Batches of images.
 
-    A batch depends only on the seed, the epoch and the step, not on the number of workers or processes, on caching, or
-    on earlier batches.
+    A batch depends only on the seed, the epoch and the step, not on the number of workers or processes, or on earlier
+    batches.
 
     Args:
         images: a data set or a split of one, from `load_images`.
@@ -33,7 +31,6 @@ class ImageSource(Source):
         mixup: alpha of timm's mixup; 0 to disable.
         cutmix: alpha of timm's cutmix; 0 to disable.
         workers: worker processes; 0 decodes in this process; None for half the cores, at most 8.
-        cache: decode all images once and keep them in memory; for small data sets.
         skip_bad_images: skip and count unreadable images instead of raising an error.
 
     Attributes:
@@ -57,7 +54,6 @@ class ImageSource(Source):
         mixup: float = 0.0,
         cutmix: float = 0.0,
         workers: int | None = None,
-        cache: bool = False,
         skip_bad_images: bool = False,
     ):
         preparation = preparation or Preparation()
@@ -72,14 +68,9 @@ class ImageSource(Source):
             f"mixup={mixup} and cutmix={cutmix}.",
         )
         require(min(mixup, cutmix) >= 0, f"`mixup` and `cutmix` must be 0 or more, got {mixup} and {cutmix}.")
-        steps = preparation.steps(augment)
-        self._images = images  # the fingerprint does not depend on caching
-        if cache:
-            images = replace(images, reader=in_memory(images.reader, steps.fixed))
-            steps = steps._replace(fixed=unchanged)
         self._batches = ImageBatches(
             images,
-            steps,
+            preparation.transform(augment),
             shape=as_grid(preparation.size, "size"),
             seed=seed,
             train=train,
@@ -95,7 +86,7 @@ class ImageSource(Source):
 
     def fingerprint(self) -> dict[str, str]:
         """Return the fingerprint of names, labels and contents."""
-        return self._images.fingerprint()
+        return self._batches.images.fingerprint()
 
     def batches(self, epoch: int, start: int = 0, share: tuple[int, int] = (0, 1)) -> Iterator[Batch]:
         """Yield `(b, 3, H, W)` float32 images and classes: `(b,)` int64, or `(b, classes)` float32 when mixed.
