@@ -1,5 +1,6 @@
 """Tiny data sets, written to disk as the real ones lie there."""
 
+import hashlib
 import io
 import pickle
 import struct
@@ -8,6 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 from PIL import Image
+from torchvision.datasets import CIFAR100
 
 
 def picture(seed: int, width: int = 40, height: int = 30) -> Image.Image:
@@ -56,7 +58,7 @@ def assert_same(images, part, expected) -> None:
 
 
 class Python2Pickler(pickle._Pickler):
-    """Writes text and bytes as Python 2 did, which wrote the files of CIFAR-100."""
+    """Writes text, bytes and flags as Python 2 and its NumPy did, which wrote the files of CIFAR-100."""
 
     dispatch: ClassVar[dict] = dict(pickle._Pickler.dispatch)
 
@@ -65,7 +67,11 @@ class Python2Pickler(pickle._Pickler):
         self.write(pickle.BINSTRING + struct.pack("<i", len(content)) + content)
         self.memoize(text)
 
+    def save_flag(self, flag: bool) -> None:
+        self.save_long(int(flag))
+
     dispatch[str] = dispatch[bytes] = save_string
+    dispatch[bool] = save_flag
 
 
 def python2_pickle(value: object) -> bytes:
@@ -95,3 +101,12 @@ def write_cifar100(root: Path, counts: dict[str, int], classes: int = 100) -> di
     names = [f"class_{number}" for number in range(classes)]
     (folder / "meta").write_bytes(python2_pickle({"fine_label_names": names, "coarse_label_names": ["all"]}))
     return written
+
+
+def publish_cifar100(monkeypatch, root: Path) -> None:
+    """Let torchvision take the files below `root` for the published ones."""
+    folder = root / "cifar-100-python"
+    checksum = {path.name: hashlib.md5(path.read_bytes()).hexdigest() for path in folder.iterdir()}  # noqa: S324
+    monkeypatch.setattr(CIFAR100, "train_list", [["train", checksum["train"]]])
+    monkeypatch.setattr(CIFAR100, "test_list", [["test", checksum["test"]]])
+    monkeypatch.setattr(CIFAR100, "meta", {**CIFAR100.meta, "md5": checksum["meta"]})

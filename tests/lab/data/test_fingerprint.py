@@ -94,7 +94,7 @@ def test_pixels_in_memory():
     def images(change: int = 0, place: int = 0) -> Images:
         pixels = torch.arange(24, dtype=torch.uint8)
         pixels[place] += change
-        return Images(Memory(["a", "b"], pixels, [0, 12], [(2, 2), (2, 2)]), [0, 1], ["train"] * 2, ["x", "y"])
+        return Images(Memory(["a", "b"], pixels.view(2, 2, 2, 3)), [0, 1], ["train"] * 2, ["x", "y"])
 
     assert images().fingerprint() == images().fingerprint()
     assert images(1, 13).fingerprint() != images().fingerprint()

@@ -12,7 +12,7 @@ import torchvision.datasets as tv
 
 from loope.core.errors import LoopeError
 from loope.lab.data import load_images
-from tests.lab.data.dataset_files import assert_same, write_cifar100, write_folders, write_pets
+from tests.lab.data.dataset_files import assert_same, publish_cifar100, write_cifar100, write_folders, write_pets
 from tests.weights import data
 
 WNIDS = [f"n{number:08}" for number in range(100)]
@@ -184,17 +184,18 @@ def archive(path: Path, content: Path) -> str:
     return hashlib.md5(path.read_bytes()).hexdigest()  # noqa: S324
 
 
-def test_cifar100_is_downloaded_on_request_and_not_unpickled(tmp_path, server, monkeypatch):
+def test_cifar100_is_downloaded_on_request(tmp_path, server, monkeypatch):
     write_cifar100(tmp_path / "made", {"train": 4, "test": 2})
     checksum = archive(tmp_path / "served" / "c.tar.gz", tmp_path / "made" / "cifar-100-python")
     monkeypatch.setattr(tv.CIFAR100, "url", f"{server}/c.tar.gz")
-    monkeypatch.setattr("pickle.load", lambda *_, **__: pytest.fail("unpickled"))
+    publish_cifar100(monkeypatch, tmp_path / "made")
     root = tmp_path / "data"
     with pytest.raises(LoopeError, match="is not in"):
         load_images("cifar100", root)
     assert not root.exists()
     with pytest.raises(LoopeError, match=r"download of CIFAR-100 .* failed: .*corrupted.*169 MB"):  # another checksum
         load_images("cifar100", root, download=True)
+    assert not (root / "cifar-100-python").exists()
     monkeypatch.setattr(tv.CIFAR100, "tgz_md5", checksum)
     assert len(load_images("cifar100", root, download=True)) == 6
     (tmp_path / "served" / "c.tar.gz").unlink()

@@ -20,7 +20,7 @@ from loope.lab.data import ImageSource, load_images
 from loope.lab.data.images.augment import AUGMENTS, Preparation
 from loope.lab.data.images.collection import Images
 from loope.lab.data.loader import BatchRequest
-from tests.lab.data.dataset_files import write_cifar100
+from tests.lab.data.dataset_files import publish_cifar100, write_cifar100
 from tests.lab.data.sources import MEAN, SMALL, STD, training
 from tests.weights import data
 
@@ -220,8 +220,9 @@ def test_global_generators_are_left_alone(pets, workers):
     assert (random.random(), np.random.rand(), torch.rand(1)) == expected
 
 
-def test_images_in_memory_are_a_source_too(tmp_path):
+def test_images_in_memory_are_a_source_too(tmp_path, monkeypatch):
     written = write_cifar100(tmp_path, {"train": 6, "test": 4}, classes=3)
+    publish_cifar100(monkeypatch, tmp_path)
     images = load_images("cifar100", tmp_path)
     plain = Preparation(size=32, mean=(0.0,) * 3, std=(1.0,) * 3, crop_pct=1.0)
     pixels, labels = next(ImageSource(images, 10, plain, workers=1).batches(0))

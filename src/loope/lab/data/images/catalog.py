@@ -93,14 +93,13 @@ def _download_pets(root: Path) -> None:
 
 
 def _find_cifar100(root: Path) -> Images | None:
-    published, folders = root / "cifar-100-python", root / "cifar100"
-    if published.is_dir():
-        return read_cifar100(published)
+    folders = root / "cifar100"
+    if (root / CIFAR100.base_folder).is_dir():
+        return read_cifar100(root)
     return read_folders(folders, "train", "test") if folders.is_dir() else None
 
 
 def _download_cifar100(root: Path) -> None:
-    # CIFAR100(download=True) would also unpickle the files; this only verifies and unpacks the archive.
     download_and_extract_archive(CIFAR100.url, root, filename=CIFAR100.filename, md5=CIFAR100.tgz_md5)
 
 

@@ -63,38 +63,25 @@ class Memory:
 
     Attributes:
         names: names of the images.
-        pixels: `(bytes,)` uint8; an image takes `height x width x 3` of them.
-        starts: offset of each image.
-        sizes: (height, width) of each.
+        pixels: `(n, H, W, 3)` uint8, contiguous.
     """
 
     names: Sequence[str]
     pixels: Tensor
-    starts: Sequence[int]
-    sizes: Sequence[tuple[int, int]]
 
     def read(self, index: int) -> Image:
         """Return an image, in RGB."""
-        start, (height, width) = self.starts[index], self.sizes[index]
-        return fromarray(self.pixels[start : start + 3 * height * width].view(height, width, 3).numpy())
+        return fromarray(self.pixels[index].numpy())
 
     def take(self, indices: Sequence[int]) -> Memory:
-        """Return a subset of the images, sharing the tensor."""
-        return Memory(
-            [self.names[index] for index in indices],
-            self.pixels,
-            [self.starts[index] for index in indices],
-            [self.sizes[index] for index in indices],
-        )
+        """Return a copy of some images."""
+        return Memory([self.names[index] for index in indices], self.pixels[list(indices)])
 
     def fingerprint(self, labels: Sequence[str]) -> dict[str, str]:
         """Return the fingerprint of pixels and labels."""
-        pixels = memoryview(self.pixels.numpy())  # type: ignore[arg-type]
-        digests = (
-            hashlib.sha256(pixels[start : start + 3 * height * width]).hexdigest()
-            for start, (height, width) in zip(self.starts, self.sizes, strict=True)
-        )
-        return {"content": fingerprint.of([*zip(self.names, self.sizes, strict=True), *labels, *digests])}
+        size = tuple(self.pixels.shape[1:3])
+        digests = (hashlib.sha256(image.numpy()).hexdigest() for image in self.pixels)
+        return {"content": fingerprint.of([*((name, size) for name in self.names), *labels, *digests])}
 
 
 Reader: TypeAlias = Files | Memory
