@@ -57,6 +57,37 @@ def assert_same(images, part, expected) -> None:
         assert np.array_equal(pixels(images.reader.read(place)), pixels(picture))
 
 
+def write_image(path: Path, pixels: np.ndarray) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(pixels.astype(np.uint8)).save(path)
+
+
+def photo(seed: int, size=(24, 34)) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, (*size, 3))
+
+
+def write_cityscapes(
+    root: Path, names=("bochum_000001_000002", "aachen_000000_000019", "aachen_000001_000019")
+) -> Path:
+    """The published layout: leftImg8bit/SPLIT/CITY and gtFine/SPLIT/CITY."""
+    ids = np.arange(34, dtype=np.uint8)[None].repeat(24, 0)
+    for number, name in enumerate(names):
+        city = name.partition("_")[0]
+        write_image(root / f"cityscapes/leftImg8bit/train/{city}/{name}_leftImg8bit.png", photo(number))
+        for kind in ("labelIds", "instanceIds", "color"):
+            write_image(root / f"cityscapes/gtFine/train/{city}/{name}_gtFine_{kind}.png", np.roll(ids, number, 1))
+        (root / f"cityscapes/gtFine/train/{city}/{name}_gtFine_polygons.json").write_text("{}")
+    return root
+
+
+def write_camvid(root: Path, count: int = 7, size=(24, 36)) -> Path:
+    for number in range(count):
+        write_image(root / f"camvid/train/{number:03}.png", photo(number, size))
+        rows = (np.arange(size[0]) * 12 // size[0] + number) % 12
+        write_image(root / f"camvid/trainannot/{number:03}.png", rows[:, None].repeat(size[1], 1))
+    return root
+
+
 class Python2Pickler(pickle._Pickler):
     """Writes text, bytes and flags as Python 2 and its NumPy did, which wrote the files of CIFAR-100."""
 

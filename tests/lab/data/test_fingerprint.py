@@ -10,11 +10,8 @@ from torch.utils.data import ConcatDataset, Subset
 
 import loope
 from loope.lab.data import fingerprint, load_images
-from loope.lab.data.images.collection import Images
-from loope.lab.data.images.readers import Memory
-from loope.lab.data.images.source import ImageSource
-from loope.lab.data.segmentation import SegmentationSource
-from loope.lab.data.segmentation.pairs import Pairs
+from loope.lab.data.classification import Images, ImageSource, Memory
+from loope.lab.data.segmentation import Pairs, SegmentationSource
 from loope.lab.data.three_cell import ThreeCellSource
 from tests.lab.data.dataset_files import write_folders
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from loope.lab.data.images.collection import Images
-from loope.lab.data.images.readers import Memory
+from loope.lab.data.classification import Images, Memory
 
 
 def synthetic_images(size: int, classes: int, side: int = 48) -> Images:

@@ -9,7 +9,7 @@ from PIL import Image
 
 from loope.core.errors import LoopeError
 from loope.lab.data import load_images
-from loope.lab.data.images.layouts import read_class_list
+from loope.lab.data.folders import read_class_list
 from loope.lab.data.segmentation import CamVid
 from tests.lab.data.dataset_files import picture, publish_cifar100, write_cifar100, write_folders, write_pets
 
