@@ -68,7 +68,7 @@ def test_images_are_a_data_set_of_torch(pets):
     assert [[label for _, label in batch] for batch in loader] == [[0, 1], [1]]
 
 
-def test_images_in_memory_are_a_data_set_of_torch(pets):
+def test_images_in_memory_are_a_data_set_of_torch():
     pixels = torch.arange(2 * 12, dtype=torch.uint8).view(2, 2, 2, 3)
     images = Images(Memory(["a", "b"], pixels), [1, 0], ["train"] * 2, ["x", "y"])
     assert [(np.asarray(picture).tolist(), label) for picture, label in images] == [

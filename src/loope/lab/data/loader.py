@@ -49,7 +49,7 @@ class LoadedBatch(NamedTuple):
 
 @dataclass(frozen=True)
 class BatchMaker(Dataset[LoadedBatch]):
-    """Make the batch of a request, `batches[request]`, in this process or a worker; keeps no state.
+    """Make the batch of a request, `maker[request]`, in this process or a worker; keeps no state.
 
     In training, an unreadable image is replaced by the next readable one, usually of the same class. In evaluation it
     is skipped, so that no image counts twice.
@@ -72,8 +72,9 @@ class BatchMaker(Dataset[LoadedBatch]):
     mix: Callable[[Tensor, Tensor], Batch] | None = None
     skip_bad_images: bool = False
 
-    def __len__(self) -> int:
-        """Return the number of samples."""
+    @property
+    def samples(self) -> int:
+        """Number of samples."""
         return len(self.data)  # type: ignore[arg-type]
 
     def __getitem__(self, request: BatchRequest) -> LoadedBatch:
@@ -101,16 +102,16 @@ class BatchMaker(Dataset[LoadedBatch]):
 
     def _read(self, index: int, bad: dict[str, str]) -> tuple[Any, Any] | None:
         """Return the sample or its replacement; None to skip it. Records unreadable images in `bad`."""
-        for step in range(len(self)):
+        for step in range(self.samples):
             try:
-                return self.data[(index + step) % len(self)]
+                return self.data[(index + step) % self.samples]
             except BadImageError as error:
                 if not self.skip_bad_images:
                     raise
                 bad[error.path] = error.reason
                 if not self.train:
                     return None
-        raise LoopeError(f"None of the {len(self)} images can be read, {next(iter(bad))} for one.")
+        raise LoopeError(f"None of the {self.samples} images can be read, {next(iter(bad))} for one.")
 
 
 class LoadedSource(Source):

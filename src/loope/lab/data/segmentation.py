@@ -214,7 +214,7 @@ class SegmentationSource(LoadedSource):
             seed=seed,
             train=train,
         )
-        super().__init__(BatchSampler(len(maker), batch_size, train=train, seed=seed), maker, workers)
+        super().__init__(BatchSampler(maker.samples, batch_size, train=train, seed=seed), maker, workers)
 
     def fingerprint(self) -> dict[str, str]:
         """Return the fingerprint of image and mask files; empty for synthetic data."""
