@@ -23,10 +23,11 @@ from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 import loope
+from loope.lab.data.three_cell import ThreeCellSource
 from loope.lab.engine import Bits, Recipe, checkpoint, train
 
 BATCH, BAR, WARM = 64, 1.05, 10
-READY = list(loope.ThreeCell(BATCH * 8, grid=7, cell=4).batches(BATCH))
+READY = list(ThreeCellSource(loope.ThreeCell(BATCH * 8, grid=7, cell=4), BATCH).batches(0))
 
 
 def build() -> nn.Module:

@@ -20,7 +20,7 @@ from pathlib import Path
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from loope.lab.data.segmentation.camvid import LABELS
+from loope.lab.data.segmentation import CamVid
 from loope.lab.experiments.build import build_model
 from loope.lab.experiments.spec import Run
 from loope.lab.experiments.table import get_table, table_names
@@ -53,7 +53,7 @@ def shape(run: Run) -> tuple[int, int]:
 def seconds(run: Run, repeats: int) -> tuple[float, float]:
     """Of an image in training and in a test."""
     recipe = run.recipe
-    classes = LABELS if run.data.name == "camvid" else 100
+    classes = CamVid.labels if run.data.name == "camvid" else 100
     model = build_model(dataclasses.replace(run, model=dataclasses.replace(run.model, weights="scratch")), classes)
     optimizer = torch.optim.AdamW([each for each in model.parameters() if each.requires_grad])
     images = torch.randn(recipe.batch_size, 3, *shape(run))

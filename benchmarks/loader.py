@@ -20,9 +20,8 @@ from PIL import Image
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from loope.lab.data.batches import Batch
-from loope.lab.data.images.collection import Images
-from loope.lab.data.images.layouts import read_folders
-from loope.lab.data.images.source import ImageSource
+from loope.lab.data.classification import Images, ImageSource
+from loope.lab.data.folders import read_folders
 from tests.lab.data.dataset_files import picture
 
 BATCH, STEPS = 16, 8
@@ -76,7 +75,6 @@ def processor_time(images: Images, step: Callable[[Batch], None]) -> bool:
         "random crops": {"augment": "crop"},
         "RandAugment": {"augment": "randaugment"},
         "no augmentation": {},
-        "no augmentation, cached": {"cache": True},
     }
     times = {}
     for name, options in variants.items():

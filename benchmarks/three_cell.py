@@ -19,6 +19,7 @@ from timing import busy_neighbour_costs_little, interleaved
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import loope
+from loope.lab.data.three_cell import ThreeCellSource
 from tests.three_cell.reference import Cell, generate, representations
 
 SIDE, BATCH = 14, 64
@@ -82,13 +83,12 @@ def training() -> bool:
     torch.manual_seed(0)
     model = timm.create_model("vit_tiny_patch16_224", num_classes=6)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    loader = loope.ThreeCell(BATCH * 100).batches(BATCH, shuffle=True)
-    batches = iter(loader)
+    batches = ThreeCellSource(loope.ThreeCell(BATCH * 100), BATCH, train=True).batches(0)
     images, labels = next(batches)
 
     def step() -> None:
         optimizer.zero_grad()
-        torch.nn.functional.binary_cross_entropy_with_logits(model(images), labels.float()).backward()
+        torch.nn.functional.binary_cross_entropy_with_logits(model(images), labels).backward()
         optimizer.step()
 
     step()

@@ -79,6 +79,6 @@ def draw(images: Path) -> None:
     write_atomic(images / "pesi-directions.png", plots.png(plots.directions(scores, ceiling)))
     image = draw_image(seed=3)
     curves = [create_order(name, *GRID) for name in ("raster", "gilbert", "spiral")]
-    write_atomic(images / "pesi-curves.png", plots.png(plots.curves(image, curves)))
+    write_atomic(images / "pesi-curves.png", plots.png(plots.orders(curves, scores=False, image=image)))
     lightness = 2 * image.unflatten(1, (14, 16)).unflatten(3, (14, 16)).mean((0, 2, 4)).flatten() - 1
     write_atomic(images / "pesi-arrows.png", plots.png(plots.offset_arrows(image, curves[1], lightness)))

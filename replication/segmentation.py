@@ -1,6 +1,6 @@
 """The tables of docs/results/segmentation.md."""
 
-from loope.lab.data.segmentation.camvid import LABELS
+from loope.lab.data.segmentation import CamVid
 from replication.figures import beside_published
 from replication.results import finished
 
@@ -12,7 +12,7 @@ def table3() -> str:
 
 def classes() -> str:
     """Return the intersection over union of each class."""
-    lines = [f"| IoU, % | {' | '.join(LABELS.names)} |", "|---" * (1 + len(LABELS)) + "|"]
+    lines = [f"| IoU, % | {' | '.join(CamVid.labels.names)} |", "|---" * (1 + len(CamVid.labels)) + "|"]
     for row, result in finished("table3"):
         lines.append(f"| {row} | {' | '.join(f'{100 * value:.1f}' for value in result['details']['iou'])} |")
     return "\n".join(lines)

@@ -9,7 +9,6 @@ from safetensors.torch import load_file
 
 import loope
 from loope.lab.data.segmentation import CamVid, SegmentationSource
-from loope.lab.data.segmentation.camvid import LABELS
 from loope.lab.experiments.build import build_model
 from loope.lab.experiments.spec import Run
 from loope.lab.experiments.statistics import paired
@@ -128,7 +127,7 @@ def test_what_a_constant_scores_on_camvid():
     data("camvid")
     targets = [masks for _, masks in SegmentationSource(CamVid("test"), 8, (240, 320)).batches(0)]
     counts = sum(masks.flatten().bincount(minlength=256) for masks in targets)
-    score = loope.SegmentationScore(classes=len(LABELS))
+    score = loope.SegmentationScore(classes=len(CamVid.labels))
     for masks in targets:
         score.update(torch.full_like(masks, counts[:VOID].argmax().item()), masks)
     told = score.compute()

@@ -7,7 +7,7 @@ import traceback
 
 import pytest
 
-from loope.cli.options import shorten
+from loope.core.errors import told as shown
 from tests.cli import fuzzing
 
 CODES = {0, 1, 2, 3, 130}
@@ -35,7 +35,7 @@ def check(lines):
     found = {}
     with fuzzing.nothing_slow():
         for typed, environment, encoding in lines:
-            told = f"{environment} {encoding} {[shorten(word) for word in typed]}"
+            told = f"{environment} {encoding} {[shown(word) for word in typed]}"
             try:
                 code, said = fuzzing.run(typed, environment, encoding)
             except (KeyboardInterrupt, pytest.fail.Exception):

@@ -8,8 +8,7 @@ import torch
 
 import loope
 from loope.cli import segment
-from loope.lab.data.segmentation.camvid import LABELS
-from loope.lab.data.segmentation.pairs import Pairs
+from loope.lab.data.segmentation import CamVid, Pairs
 from loope.segmentation import SETR
 from tests.mutations import images, masks, mutated
 from tests.segmentation.tiny import make, vit
@@ -19,7 +18,7 @@ SOME, MANY = range(300), range(300, 6300)
 
 @pytest.fixture(scope="module")
 def model():
-    made = make(SETR, "naive", vit((16, 24), depth=1), classes=LABELS)
+    made = make(SETR, "naive", vit((16, 24), depth=1), classes=CamVid.labels)
     loope.attach(made, "gilbert")
     return made
 
@@ -55,11 +54,11 @@ def fuzz_masks(seeds, folder) -> None:
     image.write_bytes(images()[0])
 
     def use(path):
-        pixels, mask = Pairs([(image, path)], LABELS, {value: value for value in range(len(LABELS))})[0]
+        pixels, mask = Pairs([(image, path)], CamVid.labels, {value: value for value in range(len(CamVid.labels))})[0]
         assert pixels.shape[1:] == mask.shape
         assert mask.dtype == torch.uint8
 
-    found = outcomes(seeds, masks(len(LABELS)), folder / "mask.png", use)
+    found = outcomes(seeds, masks(len(CamVid.labels)), folder / "mask.png", use)
     assert found.total() == len(seeds)
     assert min(found["read"], found["refused"]) > len(seeds) / 20, found
 

@@ -136,7 +136,6 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Callable[[random.Random], A
          "fractions": pick((0.8, 0.1, 0.1), (1, 0, 0))},
     ),
     "ThreeCell.render": (loope.ThreeCell(4, 3, 2).render, {"cells": pick(torch.zeros(1, 3, 2, dtype=torch.int64))}),
-    "ThreeCell.batches": (loope.ThreeCell(4, 3, 2).batches, {"batch_size": pick(1, 3)}),
     "ThreeCellScore": (
         lambda preds, target: loope.ThreeCellScore().update(preds, target),
         {"preds": pick(torch.rand(2, 6)), "target": pick(torch.ones(2, 6, dtype=torch.int64))},

@@ -157,7 +157,7 @@ def _safetensors_is_missing(monkeypatch, tmp_path):
 
 
 def _matplotlib_is_missing(monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
     loope.plots.orders([loope.create_order("gilbert", 2, 2)])
 
 

@@ -198,8 +198,8 @@ def test_the_shipped_model_has_learned(client):
     data = loope.ThreeCell(size=10_000, grid=encoder.grid, cell=encoder.patch_size, split="test")
     model = loope.load(SHIPPED).float()
     with torch.no_grad():
-        for images, labels in data.batches(250):
-            score.update(model(images * 2 - 1), labels)
+        for cells, labels in zip(data.cells.split(250), data.labels.split(250), strict=True):
+            score.update(model(data.render(cells) * 2 - 1), labels)
     told = score.compute()
     assert told["average"] > 0.8
     assert data.majority_rates()["average"] < 0.6

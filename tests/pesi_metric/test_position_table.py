@@ -88,6 +88,12 @@ def test_nothing_called_like_a_table():
     assert loope.position_table({"weight": torch.rand(17, D)}, name="weight").shape == (4, 4, D)
 
 
+@pytest.mark.parametrize("name", [None, "pos_embed"])
+def test_names_of_tensors_are_text(name):
+    with pytest.raises(loope.LoopeError, match="map names to tensors, got 1"):
+        loope.position_table({1: torch.rand(1, 5, D)}, name=name)
+
+
 def test_files(tmp_path):
     path = tmp_path / "model.safetensors"
     save_file({"pos_embed": numbered(17).contiguous(), "head": torch.rand(3)}, path)

@@ -48,7 +48,7 @@ def test_directions_are_drawn_below_the_ceiling():
 
 def test_curves_lie_over_the_image():
     chosen = [loope.create_order(name, 2, 3) for name in ("raster", "snake")]
-    figure = plots.curves(torch.rand(3, 8, 12), chosen)
+    figure = plots.orders(chosen, image=torch.rand(3, 8, 12))
     assert [ax.get_title() for ax in figure.axes] == ["raster", "snake"]
     for ax, order in zip(figure.axes, chosen, strict=True):
         assert ax.images[0].get_extent() == [-0.5, 2.5, 1.5, -0.5]  # pixels lie where their cells are drawn

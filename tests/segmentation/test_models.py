@@ -1,6 +1,7 @@
 """Backbones, sizes and attachments."""
 
 import copy
+from dataclasses import asdict
 
 import pytest
 import timm
@@ -176,7 +177,7 @@ def test_labels():
     assert numbered.names[199] == "class 199"
     assert len(set(numbered.colours)) == 200
     assert labels.paint(torch.tensor([[1, 255, 0]])).tolist() == [[[0, 255, 0], [0, 0, 0], [255, 0, 0]]]
-    assert Labels(**labels.as_dict()) == labels
+    assert Labels(**asdict(labels)) == labels
     for wrong in (("a",), ()):
         with pytest.raises(loope.LoopeError, match="and a colour each"):
             Labels("bad", wrong, ((0, 0, 0), (1, 1, 1)))

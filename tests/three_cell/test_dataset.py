@@ -1,16 +1,11 @@
 """The data set: sizes, splits, images, loaders, and what a model without positions can score on it."""
 
-import pickle
-from itertools import islice
-from types import SimpleNamespace
-
 import pytest
 import torch
 from torch.utils.data import DataLoader
 
 import loope
 from loope.core.grid import Grid
-from loope.three_cell.questions import answer
 from loope.three_cell.rendering import render
 from loope.three_cell.splits import SPLITS
 from tests.three_cell.reference import label
@@ -75,10 +70,8 @@ def test_splits_share_no_configuration(grid):
     assert [len(part) for part in parts] == [1600, 200, 200]
     sets = [configurations(part) for part in parts]
     assert sum(map(len, sets)) == len(set.union(*sets))
-    # Nor if they are of other sizes, nor with what streams out without end.
-    assert not configurations(loope.ThreeCell(5000, grid, split="train")) & sets[2]
-    fresh = next(loope.ThreeCell.stream(0, grid, split="train").cells())
-    assert not set(map(str, fresh.tolist())) & (sets[1] | sets[2])
+    # Nor if they are of other sizes.
+    assert not configurations(loope.ThreeCell(5000, grid, split="train")) & (sets[1] | sets[2])
     if grid == 3:  # there are 456 triples: without parts they would meet
         shared = [loope.ThreeCell(2000, grid, split=split, share_configurations=True) for split in SPLITS]
         assert configurations(shared[0]) & configurations(shared[2])
@@ -134,40 +127,6 @@ def test_cells_that_cannot_be_drawn():
             render(bad, Grid(3, 2), 4)
 
 
-def test_batches_are_the_data():
-    data = loope.ThreeCell(100, 5, 2)
-    batches = data.batches(32)
-    assert len(batches) == 4
-    images, labels = (torch.cat(parts) for parts in zip(*batches, strict=True))
-    assert torch.equal(images, data.render(data.cells))
-    assert torch.equal(labels, data.labels)
-    assert [len(images) for images, _ in data.batches(32, drop_last=True)] == [32, 32, 32]
-    assert len(data.batches(32, drop_last=True)) == 3
-    assert len(data.batches(50)) == 2
-    with pytest.raises(loope.LoopeError, match="`batch_size` must be"):
-        data.batches(0)
-
-
-def test_shuffled_passes_differ_and_can_be_resumed():
-    data = loope.ThreeCell(100, 5, 2)
-    batches = data.batches(100, shuffle=True)
-    first, second = (next(iter(batches))[0] for _ in range(2))
-    assert not torch.equal(first, second)
-    assert torch.equal(first.sum(0), second.sum(0))  # the same images in another order
-    resumed = data.batches(100, shuffle=True)
-    resumed.epoch = 1
-    assert torch.equal(next(iter(resumed))[0], second)
-    images, labels = next(iter(batches))  # images and labels stay together
-    assert torch.equal(answer(find_cells(images, 2), data.grid), labels)
-
-
-def find_cells(images: torch.Tensor, cell: int) -> torch.Tensor:
-    """`(B, 3, 2)`: read the cells back from the pixels."""
-    small = images[:, :, ::cell, ::cell]
-    place = small.flatten(2).argmax(2)
-    return torch.stack((place // small.shape[-1], place % small.shape[-1]), dim=-1)
-
-
 def test_torch_loaders_take_it():
     data = loope.ThreeCell(40, 5, 2)
     images, labels = next(iter(DataLoader(data, batch_size=40)))
@@ -175,39 +134,6 @@ def test_torch_loaders_take_it():
     assert torch.equal(labels, data.labels)
     shuffled = list(DataLoader(data, batch_size=16, shuffle=True))
     assert sum(len(images) for images, _ in shuffled) == 40
-
-
-def test_streams_are_endless_fresh_and_seeded():
-    stream = loope.ThreeCell.stream(5, grid=(4, 6), cell=2)
-    taken = list(islice(stream, 5000))  # more than are drawn at once
-    images, labels = (torch.stack(parts) for parts in zip(*taken, strict=True))
-    assert images.shape == (5000, 3, 8, 12)
-    assert torch.equal(answer(find_cells(images, 2), stream.grid), labels)
-    assert not torch.equal(images[:904], images[4096:])
-    again, _ = next(stream.batches(7))
-    assert torch.equal(again, images[:7])
-    other, _ = next(loope.ThreeCell.stream(6, grid=(4, 6), cell=2).batches(7))
-    assert not torch.equal(again, other)
-    rank, _ = next(loope.ThreeCell.stream(5, grid=(4, 6), cell=2, rank=1).batches(7))
-    assert not torch.equal(again, rank)
-    for size in (512, 1000, 4999):  # 512 ends with what is drawn at once, the others do not
-        batches = list(islice(stream.batches(size), 5000 // size))
-        assert all(len(some) == size for some, _ in batches)
-        for place, kept in enumerate((images, labels)):
-            joined = torch.cat([batch[place] for batch in batches])
-            assert torch.equal(joined, kept[: len(joined)])
-    with pytest.raises(loope.LoopeError, match="`batch_size` must be"):
-        next(stream.batches(0))
-
-
-def test_workers_of_a_stream_draw_different_samples(monkeypatch):
-    stream = pickle.loads(pickle.dumps(loope.ThreeCell.stream(0, grid=5, cell=1, split="train")))  # noqa: S301
-    images = []
-    for worker in (None, SimpleNamespace(id=0), SimpleNamespace(id=1)):
-        monkeypatch.setattr("loope.three_cell.batches.get_worker_info", lambda worker=worker: worker)
-        images.append(next(iter(DataLoader(stream, batch_size=50)))[0])
-    assert torch.equal(images[0], images[1])
-    assert not torch.equal(images[1], images[2])
 
 
 def test_majority_rates_count_the_more_frequent_answer():

@@ -90,23 +90,21 @@ def stop_after(monkeypatch, name: str, calls: int) -> list:
     return seen
 
 
-@pytest.mark.parametrize(("file_format", "writer"), [("png", "write_atomic"), ("npz", "write_npz")])
-@pytest.mark.parametrize("moment", [0, 1, 2, 3, 4])
+@pytest.mark.parametrize(("file_format", "writer"), [("png", "write_atomic"), ("npz", "pixels")])
+@pytest.mark.parametrize("moment", [0, 1, 2])
 def test_an_interrupted_export_goes_on(tmp_path, monkeypatch, file_format, writer, moment):
     data = loope.ThreeCell(20, 4, cell=2)
     export(data, tmp_path / "whole", file_format)
     with monkeypatch.context() as patch:
-        stop_after(patch, writer, moment * (5 if file_format == "png" else 1))
-        if file_format == "npz" and moment == 4:  # three parts and the archive: nothing left to stop
+        stop_after(patch, writer, moment * (10 if file_format == "png" else 1))
+        with pytest.raises(Stopped):
             export(data, tmp_path / "stopped", file_format)
-        else:
-            with pytest.raises(Stopped):
-                export(data, tmp_path / "stopped", file_format)
-            assert not (tmp_path / "stopped" / "README.md").exists()
+        assert not (tmp_path / "stopped" / "README.md").exists()
     there = {path for suffix in ("png", "npz") for path in (tmp_path / "stopped").rglob(f"*.{suffix}")}
     if file_format == "png" and there:  # what a power cut leaves of a file
         there.pop().write_bytes(b"")
-    for path in list(there):  # what a killed process leaves behind
+    unfinished = there if file_format == "png" else {tmp_path / "stopped" / "three-cell.npz"}
+    for path in unfinished:  # what a killed process leaves behind
         path.with_name(f".{path.name}.999.part").write_bytes(b"half")
     shares: list[float] = []
     again = stop_after(monkeypatch, writer, 1000)

@@ -27,7 +27,7 @@ def small_vit(position: str, seed: int, pool: str = "token") -> VisionTransforme
 
 def run(model: torch.nn.Module, data: loope.ThreeCell) -> torch.Tensor:
     with torch.no_grad():
-        return torch.cat([model(images.double()) for images, _ in data.batches(128)])
+        return torch.cat([model(data.render(cells).double()) for cells in data.cells.split(128)])
 
 
 @pytest.fixture(scope="module")

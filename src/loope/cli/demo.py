@@ -6,9 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
 
 from loope.cli.options import MOST_JOBS, MOST_SEED, JsonOption
 from loope.cli.text import as_text
+from loope.core.packages import require_packages
 from loope.core.plain import to_json
 
 if TYPE_CHECKING:
@@ -29,11 +33,8 @@ def demo(
     Example:
         loope demo --out out/demo
     """
-    from rich.console import Console
-
     from loope.cli.progress import RunProgress, interruptible
     from loope.cli.run import RUNNING_ELSEWHERE, print_elsewhere, print_failures
-    from loope.core.packages import require_packages
     from loope.lab.executors import create_executor
     from loope.lab.experiments.demo import TABLE, write_model
     from loope.lab.experiments.demo_report import write_report
@@ -67,8 +68,6 @@ def demo(
 
 
 def _table(results: dict[str, dict[str, Any]]) -> Any:
-    from rich.box import SIMPLE
-    from rich.table import Table
 
     from loope.lab.experiments.demo_report import HEAD, rows
 

@@ -3,6 +3,8 @@
 from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
 from loope.cli.options import JsonOption, busy, read_grid
 from loope.core.limits import MOST_CELLS_COMPARED, MOST_DIM, require_cells
@@ -22,9 +24,6 @@ def encoders(
 
         loope encoders 'rope*' --json
     """
-    from rich.console import Console
-    from rich.table import Table
-
     size = read_grid(grid)
     require_cells(size, MOST_CELLS_COMPARED, "This command")
     with busy("Counting"):

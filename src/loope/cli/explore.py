@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import threading
+import webbrowser
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.progress import Progress
 
 from loope.cli.text import as_text
-
-if TYPE_CHECKING:
-    import socket
+from loope.core.errors import LoopeError, MissingPackageError, require
 
 PORT = 8477
 
@@ -30,10 +34,6 @@ def explore(
 
         loope explore --export out/explorer
     """
-    import os
-
-    from loope.core.errors import MissingPackageError
-
     try:
         import torch
 
@@ -57,7 +57,8 @@ def explore(
             err=True,
         )
     if browser:
-        _open(address)
+        # In a thread: some browsers block until they are closed.
+        threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
     # Responses are small and computed side by side: threads within one would only slow them down.
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # for processes that this one starts
     torch.set_num_threads(1)
@@ -66,11 +67,6 @@ def explore(
 
 def _listen(host: str, port: int) -> socket.socket:
     """Listen before anything else starts, so that an early browser waits instead of failing."""
-    import os
-    import socket
-
-    from loope.core.errors import LoopeError, require
-
     require(
         bool(host.strip()), "--host is empty; give an address, such as 127.0.0.1."
     )  # "" would listen on all interfaces
@@ -85,17 +81,7 @@ def _listen(host: str, port: int) -> socket.socket:
         ) from None
 
 
-def _open(address: str) -> None:
-    """Open the browser in a thread: some block until they are closed."""
-    import threading
-    import webbrowser
-
-    threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
-
-
 def _export(folder: Path) -> None:
-    from rich.console import Console
-    from rich.progress import Progress
 
     from loope.explorer.export import export
 

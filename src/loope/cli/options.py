@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
-from loope.core.errors import require
+from loope.core.errors import require, told
 from loope.core.grid import Grid, as_grid
 from loope.core.packages import require_packages
 
@@ -59,8 +60,6 @@ OutOption = Annotated[Path, typer.Option(help="Folder of all runs.")]
 @contextmanager
 def busy(doing: str) -> Iterator[None]:
     """Show a spinner on stderr, which leaves stdout to scripts."""
-    from rich.console import Console
-
     with Console(stderr=True).status(f"{doing} ..."):
         yield
 
@@ -102,7 +101,7 @@ def read_seeds(text: str) -> list[int]:
     require(
         len(seeds) == len(parts) <= MOST_SEEDS,
         f"Seeds are different whole numbers below {10**MOST_DIGITS:,}, up to {MOST_SEEDS}, separated by commas, got "
-        f"{shorten(text)!r}; for example 0,1,2.",
+        f"{told(text)}; for example 0,1,2.",
     )
     return [int(part) for part in parts]
 
@@ -118,7 +117,7 @@ def read_resources(texts: list[str]) -> dict[str, str | int]:
         name, equals, value = text.partition("=")
         require(
             bool(equals) and name.isidentifier() and name not in RESERVED,
-            f"A resource is written as NAME=VALUE, got {shorten(text)!r}; for example num_gpus=1. Use --on to choose "
+            f"A resource is written as NAME=VALUE, got {told(text)}; for example num_gpus=1. Use --on to choose "
             "where runs execute and --jobs for how many at a time.",
         )
         resources[name] = int(value) if _is_number(value) else value
@@ -127,8 +126,3 @@ def read_resources(texts: list[str]) -> dict[str, str | int]:
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS
-
-
-def shorten(text: str) -> str:
-    """Truncate user input for an error message."""
-    return text if len(text) <= 60 else f"{text[:60]}..."

@@ -4,8 +4,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
 from loope.cli.options import JsonOption, busy, read_grid, require_drawing
+from loope.core.files import write_atomic
+from loope.core.limits import MOST_CELLS_ORDERED, require_cells
 from loope.core.plain import to_json
 
 
@@ -22,12 +26,6 @@ def order(
 
         loope order --draw orders.png
     """
-    from rich.console import Console
-    from rich.table import Table
-
-    from loope.core.files import write_atomic
-    from loope.core.limits import MOST_CELLS_ORDERED, require_cells
-
     size = read_grid(grid)
     require_cells(size, MOST_CELLS_ORDERED, "This command")
     if draw is not None:

@@ -6,14 +6,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
 
 from loope.cli.options import MOST_SEED, JsonOption, busy, read_grid
 from loope.cli.text import as_text
-from loope.core.limits import MOST_DIM
+from loope.core.errors import require
+from loope.core.grid import Grid, as_grid
+from loope.core.limits import MOST_DIM, require_comparable
 from loope.core.plain import to_json
+from loope.core.weights import WeightsFile
 
 if TYPE_CHECKING:
-    from loope.core.grid import Grid
     from loope.pesi_metric.published import Row
     from loope.pesi_metric.summary import Summary
     from loope.surgery.acting import EncodingInUse
@@ -66,10 +71,10 @@ def pesi(
     """
     import torch
 
-    from loope.core.errors import require
-    from loope.core.grid import Grid as Cells
-    from loope.core.limits import require_comparable
-    from loope.encoders import list_encoders
+    from loope.encoders import create_encoder, list_encoders
+    from loope.encoders.describe import usual_heads
+    from loope.pesi_metric.published import published
+    from loope.surgery.acting import EncodingInUse
 
     require(
         table is None or model is not None or checkpoint is not None,
@@ -81,13 +86,15 @@ def pesi(
     rows: list[Measured] = []
     unused: list[str] = []
     with busy("Measuring"):
-        if checkpoint is not None:
-            rows, unused = _checkpoint_rows(checkpoint, model, size, table, directions)
-        elif model is not None:
-            rows = [_model_row(model, size, table, directions)]
+        if checkpoint is not None or model is not None:
+            found, unused = _trained(checkpoint, model, size, table)
+            rows = [_row(each, directions) for each in found]
+        cells = size or Grid(14, 14)
         for name in encoders or ([] if rows else list_encoders()):
             torch.manual_seed(seed)  # per encoder, so that a row does not depend on those above it
-            rows.append(_encoder_row(name, size or Cells(14, 14), dim, directions))
+            encoder = create_encoder(name, dim, cells, patch_size=16, heads=usual_heads(dim), depth=12)
+            paper = published(name, cells, dim, directions)
+            rows.append(_row(EncodingInUse(name, encoder, cells, dim), directions, paper))
     if as_json:
         document = {"directions": directions, "rows": [_as_json(row) for row in rows], "set_aside": unused}
         typer.echo(to_json(document))
@@ -97,47 +104,30 @@ def pesi(
         typer.echo(f"In the file but unused: {', '.join(unused)}. Measure with --table {unused[0]}.")
 
 
-def _encoder_row(name: str, grid: Grid, dim: int, directions: int) -> Measured:
-    from loope.encoders import create_encoder
-    from loope.encoders.describe import usual_heads
-    from loope.encoders.similarity import encoder_similarity
-    from loope.pesi_metric.published import published
-    from loope.pesi_metric.summary import summarize
+def _trained(
+    path: Path | None, model: str | None, grid: Grid | None, table: str | None
+) -> tuple[list[EncodingInUse], list[str]]:
+    """Return the position encodings in use in a file or a timm model, and the names of the unused position tables."""
+    from loope.pesi_metric.position_table import model_table
+    from loope.surgery.acting import EncodingInUse, acting
 
-    encoder = create_encoder(name, dim, grid, patch_size=16, heads=usual_heads(dim), depth=12)
-    scores = summarize(encoder_similarity(encoder), grid, directions)
-    return Measured(name, grid, dim, scores, published(name, grid, dim, directions))
-
-
-def _checkpoint_rows(
-    path: Path, model: str | None, grid: Grid | None, table: str | None, directions: int
-) -> tuple[list[Measured], list[str]]:
-    """Return a row per position encoding in use, and the names of the unused position tables."""
-    from loope.core.weights import WeightsFile
-    from loope.surgery.acting import acting
-
+    if path is None:
+        assert model is not None  # noqa: S101  (for the type checker: one of both is given)
+        own = model_table(model, grid, table)
+        return [EncodingInUse(model, own, as_grid(tuple(own.shape[:2])), own.shape[-1])], []
     file = WeightsFile(path)
     found = acting(file, file.metadata, grid=grid, name=table, model=model)
     title = model or path.name
     plain = len(found.positions) == 1 and not found.set_aside
-    rows = [_row(title if plain else f"{title}: {each.name}", each, directions) for each in found.positions]
-    return rows, found.set_aside
+    named = [each._replace(name=title if plain else f"{title}: {each.name}") for each in found.positions]
+    return named, found.set_aside
 
 
-def _model_row(model: str, grid: Grid | None, table: str | None, directions: int) -> Measured:
-    from loope.core.grid import as_grid
-    from loope.pesi_metric.position_table import model_table
-    from loope.surgery.acting import EncodingInUse
-
-    found = model_table(model, grid, table)
-    return _row(model, EncodingInUse(model, found, as_grid(tuple(found.shape[:2])), found.shape[-1]), directions)
-
-
-def _row(name: str, measured: EncodingInUse, directions: int) -> Measured:
+def _row(measured: EncodingInUse, directions: int, paper: Row | None = None) -> Measured:
     from loope.pesi_metric.summary import summarize
 
     scores = summarize(measured.similarity(), measured.grid, directions)
-    return Measured(name, measured.grid, measured.dim, scores, None)
+    return Measured(measured.name, measured.grid, measured.dim, scores, paper)
 
 
 def _as_json(row: Measured) -> dict[str, object]:
@@ -146,9 +136,6 @@ def _as_json(row: Measured) -> dict[str, object]:
 
 
 def _print(rows: list[Measured], directions: int) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
 
     grids = {row.grid for row in rows}
     where = f" at {rows[0].grid}: M_D is at most {rows[0].scores.m_d_ceiling:.4f}" if len(grids) == 1 else ""

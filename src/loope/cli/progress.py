@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from loope.cli.text import as_text
 from loope.lab.engine.progress import read_progress
 from loope.lab.experiments.results import PROGRESS, folder_of
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.progress import TaskID
-
     from loope.lab.experiments.spec import Run
 
 LINE_EVERY = 30.0  # seconds between plain lines without a terminal
@@ -43,7 +42,6 @@ class RunProgress:
     """
 
     def __init__(self, console: Console, runs: list[Run], out: Path):
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
         self._console = console
         self._out = out / "runs"

@@ -7,29 +7,20 @@ from typing import Annotated
 
 import typer
 
-from loope.cli.options import (
-    OUT,
-    EpochsOption,
-    OnlyOption,
-    OutOption,
-    PresetOption,
-    SeedsOption,
-    TableArgument,
-    busy,
-    read_seeds,
-)
+from loope.cli import options
 from loope.core.errors import require
+from loope.core.packages import require_packages
 from loope.core.text import printable
 
 
 def report(
-    table: TableArgument,
-    preset: PresetOption = "laptop",
-    only: OnlyOption = None,
-    epochs: EpochsOption = None,
-    seeds: SeedsOption = "0",
+    table: options.TableArgument,
+    preset: options.PresetOption = "laptop",
+    only: options.OnlyOption = None,
+    epochs: options.EpochsOption = None,
+    seeds: options.SeedsOption = "0",
     file_format: Annotated[str, typer.Option("--format", help="md, html, latex, csv or json.")] = "md",
-    out: OutOption = OUT,
+    out: options.OutOption = options.OUT,
     to: Annotated[Path | None, typer.Option(help="File to write, - for stdout; by default in --out.")] = None,
 ) -> None:
     """Write a table's results beside the published numbers, with its plots.
@@ -39,8 +30,6 @@ def report(
 
         loope report table1 --format csv --to -
     """
-    from loope.core.packages import require_packages
-
     require_packages("A report", "train", "pandas", "scipy")
     from loope.lab.experiments.report import write_report
     from loope.lab.experiments.results import Results
@@ -48,13 +37,13 @@ def report(
     from loope.lab.experiments.table import get_table
     from loope.lab.reports.results_table import render
 
-    found, numbers = get_table(table).with_epochs(epochs).narrowed(*(only or ())), read_seeds(seeds)
+    found, numbers = get_table(table).with_epochs(epochs).narrowed(*(only or ())), options.read_seeds(seeds)
     found.select(preset)  # fail early for an unknown preset
     if to == Path("-"):
         shown = make_results_table(found, preset, numbers, Results.in_folder(out / "runs"))
         typer.echo(render(shown, file_format), nl=False)
         return
     require(to is None or not to.is_dir(), f"--to takes a file, got the folder {str(to)!r}.")
-    with busy("Drawing"):
+    with options.busy("Drawing"):
         written = write_report(found, preset, numbers, out, file_format, to)
     typer.echo(f"Written: {printable(written)}")

@@ -7,29 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
-from loope.cli.options import (
-    MOST_JOBS,
-    OUT,
-    EpochsOption,
-    JsonOption,
-    OnlyOption,
-    OutOption,
-    PresetOption,
-    SeedsOption,
-    TableArgument,
-    busy,
-    read_resources,
-    read_seeds,
-)
+from loope.cli import options
 from loope.cli.text import as_text
 from loope.core.errors import require
 from loope.core.processes import world_size
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table as RichTable
-
     from loope.lab.experiments.results import Status
     from loope.lab.experiments.settings import Settings
     from loope.lab.experiments.spec import Run
@@ -39,13 +25,13 @@ RUNNING_ELSEWHERE = 3  # exit code: nothing failed, but another process is train
 
 
 def run(
-    table: TableArgument,
-    preset: PresetOption = "laptop",
-    only: OnlyOption = None,
-    epochs: EpochsOption = None,
-    seeds: SeedsOption = "0",
+    table: options.TableArgument,
+    preset: options.PresetOption = "laptop",
+    only: options.OnlyOption = None,
+    epochs: options.EpochsOption = None,
+    seeds: options.SeedsOption = "0",
     jobs: Annotated[
-        int | None, typer.Option(help="Parallel runs; by default one per core or GPU.", min=1, max=MOST_JOBS)
+        int | None, typer.Option(help="Parallel runs; by default one per core or GPU.", min=1, max=options.MOST_JOBS)
     ] = None,
     on: Annotated[
         str | None,
@@ -54,7 +40,7 @@ def run(
             "Default: local; here for smoke and under accelerate launch.",
         ),
     ] = None,
-    out: OutOption = OUT,
+    out: options.OutOption = options.OUT,
     data: Annotated[Path | None, typer.Option(help="Folder of the datasets; by default LOOPE_DATA.")] = None,
     download: Annotated[bool, typer.Option("--download", help="Download missing datasets.")] = False,
     classes: Annotated[
@@ -70,7 +56,7 @@ def run(
         list[str] | None,
         typer.Option(help="Resource per run: num_gpus=1 on ray, gpus_per_node=1 or partition=long on slurm."),
     ] = None,
-    as_json: JsonOption = False,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Run a table's unfinished experiments, then show the table. Rerun to resume.
 
@@ -81,8 +67,6 @@ def run(
 
         loope run table1 --preset paper --only "Oxford*ViT*" --on slurm --resource gpus_per_node=1
     """
-    from rich.console import Console
-
     from loope.cli.progress import RunProgress, interruptible
     from loope.lab.executors import create_executor
     from loope.lab.experiments.settings import Settings
@@ -91,7 +75,7 @@ def run(
 
     first = os.environ.get("RANK", "0") == "0"  # of the processes that share a run, only one prints
     console = Console(stderr=as_json, quiet=not first)
-    found, numbers = get_table(table).with_epochs(epochs).narrowed(*(only or ())), read_seeds(seeds)
+    found, numbers = get_table(table).with_epochs(epochs).narrowed(*(only or ())), options.read_seeds(seeds)
     runs = [entry.run.with_seed(seed) for entry in found.select(preset) for seed in numbers]
     settings = Settings(
         data=str(data) if data else None,
@@ -101,13 +85,13 @@ def run(
         trackers=tuple(tracker) if tracker else () if preset == "smoke" else None,
         progress=False,
     )
-    place, options = on or _default_place(preset), read_resources(resource or [])
+    place, resources = on or _default_place(preset), options.read_resources(resource or [])
     blocked = _obstacles(runs, out, settings) if place in ("local", "here") else {}  # other machines cannot be checked
     if place == "slurm":
-        options = {"folder": str(out / "slurm"), **options}
+        resources = {"folder": str(out / "slurm"), **resources}
     with (
         interruptible(console),
-        create_executor(place, jobs, **options) as executor,
+        create_executor(place, jobs, **resources) as executor,
         RunProgress(console, runs, out) as show,
     ):
         outcome = run_sweep([run for run in runs if run not in blocked], out / "runs", executor, settings, show)
@@ -149,7 +133,7 @@ def _obstacles(runs: list[Run], out: Path, settings: Settings) -> dict[Run, str]
     from loope.lab.experiments.results import statuses
 
     left = [each.run for each in statuses(runs, out / "runs") if each.state != "done"]
-    with busy("Looking for data and weights"):
+    with options.busy("Looking for data and weights"):
         found = obstacles(left, settings)
     causes = "\n".join(dict.fromkeys(found.values()))
     require(not left or len(found) < len(left), f"None of {len(left)} runs can start. {causes}")
@@ -185,10 +169,8 @@ def print_elsewhere(console: Console, names: list[str]) -> None:
     console.print("Another process is training these; rerun the same command once they are done.")
 
 
-def show_table(sheet: ResultsTable) -> RichTable:
+def show_table(sheet: ResultsTable) -> Table:
     """Return the results table for the terminal."""
-    from rich.table import Table
-
     shown = Table("", *sheet.columns, title=sheet.title, caption="published below ours; ± is the 95 % interval")
     for name, cells in sheet.rows:
         texts = []

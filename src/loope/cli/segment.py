@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 
 from loope.cli.options import JsonOption, busy
 from loope.cli.text import as_text
+from loope.core.errors import LoopeError, require
+from loope.core.files import write_atomic
+from loope.core.images import ImageError, read_image
+from loope.core.limits import MOST_PIXELS, MOST_SCORES
+from loope.core.packages import require_packages
 from loope.core.plain import to_json
 
 if TYPE_CHECKING:
@@ -39,11 +46,6 @@ def segment(
 
         loope segment street.jpg --checkpoint setr.safetensors --scale 0.75 --scale 1 --scale 1.25 --flip
     """
-    from rich.console import Console
-
-    from loope.core.errors import require
-    from loope.core.files import write_atomic
-    from loope.core.packages import require_packages
     from loope.plots import layout
     from loope.segmentation import drawing as drawings
 
@@ -79,9 +81,6 @@ def _read(path: Path) -> Tensor:
     import numpy
     import torch
 
-    from loope.core.errors import LoopeError
-    from loope.core.images import ImageError, read_image
-
     try:
         return torch.from_numpy(numpy.array(read_image(path, upright=True)))
     except ImageError as error:
@@ -89,7 +88,6 @@ def _read(path: Path) -> Tensor:
 
 
 def _model(path: Path) -> SegmentationModel:
-    from loope.core.errors import LoopeError, require
     from loope.segmentation.backbone import SegmentationModel
     from loope.surgery import load
     from loope.surgery.state import required_attachment
@@ -109,7 +107,6 @@ def _classes(model: SegmentationModel, picture: Tensor, full: bool, scales: list
     import torch
     from timm.data import resolve_model_data_config
 
-    from loope.core.errors import require
     from loope.segmentation import predict
 
     config = resolve_model_data_config(model.backbone)  # type: ignore[no-untyped-call]
@@ -130,9 +127,6 @@ def _classes(model: SegmentationModel, picture: Tensor, full: bool, scales: list
 
 def _check_demand(size: Sequence[int], scale: float, classes: int) -> None:
     """Raise `LoopeError` if the image is too large at its inference size."""
-    from loope.core.errors import require
-    from loope.core.limits import MOST_PIXELS, MOST_SCORES
-
     height, width = (round(side * max(1.0, scale)) for side in size)
     most = min(MOST_PIXELS, MOST_SCORES // classes)
     require(
@@ -157,7 +151,6 @@ def _most_likely(scores: Tensor, size: Sequence[int]) -> Tensor:
 
 
 def _png(pixels: Tensor, palette: list[int] | None = None) -> bytes:
-    from io import BytesIO
 
     from PIL import Image
 

@@ -5,18 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
-from loope.cli.options import (
-    OUT,
-    EpochsOption,
-    JsonOption,
-    OnlyOption,
-    OutOption,
-    PresetOption,
-    SeedsOption,
-    complete_table,
-    read_seeds,
-)
+from loope.cli import options
 from loope.cli.text import as_text
 from loope.core.errors import require
 from loope.core.plain import to_json
@@ -25,28 +17,25 @@ from loope.core.plain import to_json
 def status(
     table: Annotated[
         str | None,
-        typer.Argument(metavar="TABLE", help="A table; all if omitted.", autocompletion=complete_table),
+        typer.Argument(metavar="TABLE", help="A table; all if omitted.", autocompletion=options.complete_table),
     ] = None,
-    preset: PresetOption = "laptop",
-    only: OnlyOption = None,
-    epochs: EpochsOption = None,
-    seeds: SeedsOption = "0",
-    out: OutOption = OUT,
-    as_json: JsonOption = False,
+    preset: options.PresetOption = "laptop",
+    only: options.OnlyOption = None,
+    epochs: options.EpochsOption = None,
+    seeds: options.SeedsOption = "0",
+    out: options.OutOption = options.OUT,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Show the progress of a table's runs, or of all tables.
 
     Example:
         loope status table4 --seeds 0,1,2
     """
-    from rich.console import Console
-    from rich.table import Table
-
     from loope.lab.experiments.results import STATES, statuses
     from loope.lab.experiments.table import get_table, table_names
 
     require(table is not None or not only, "--only selects rows of one table; name the table too.")
-    numbers = read_seeds(seeds)
+    numbers = options.read_seeds(seeds)
     progress = {}
     for name in [table] if table else table_names():
         entries = get_table(name).with_epochs(epochs).select(preset, *(only or ()))

@@ -1,6 +1,8 @@
 """`loope tables`: the tables that can be run."""
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
 from loope.cli.options import JsonOption
 from loope.core.plain import to_json
@@ -12,9 +14,6 @@ def tables(as_json: JsonOption = False) -> None:
     Example:
         loope tables
     """
-    from rich.console import Console
-    from rich.table import Table
-
     from loope.lab.experiments.table import PRESETS, get_table, table_names
 
     rows = []

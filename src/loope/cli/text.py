@@ -1,5 +1,7 @@
 """Escape text from files, paths and errors before a command prints it."""
 
+from rich.markup import escape
+
 from loope.core.text import printable
 
 
@@ -10,6 +12,4 @@ def as_text(text: object) -> str:
         >>> as_text("[/b] \x1b")
         '\\[/b] \\x1b'
     """
-    from rich.markup import escape
-
     return escape(printable(text))

@@ -6,16 +6,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.columns import Columns
+from rich.console import Console
+from rich.progress import Progress
+from rich.text import Text
 
 from loope.cli.options import JsonOption, busy, read_grid, require_drawing
 from loope.cli.text import as_text
 from loope.core.errors import require
+from loope.core.files import write_atomic
 from loope.core.limits import MOST_PIXELS, MOST_SAMPLES
 from loope.core.plain import to_json
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
     from loope.three_cell import ThreeCell
 
 three_cell = typer.Typer(
@@ -48,10 +51,6 @@ def show(
 
         loope three-cell show --draw out/three-cell.png
     """
-    from rich.columns import Columns
-    from rich.console import Console
-
-    from loope.core.files import write_atomic
     from loope.three_cell.bits import in_words
 
     if draw is not None:
@@ -100,9 +99,6 @@ def export(
 
         loope three-cell export out/probe-7x7 --grid 7x7 --cell 4 --format npz
     """
-    from rich.console import Console
-    from rich.progress import Progress
-
     from loope.three_cell.export import export as write
 
     data = _data(size, grid, cell, seed, split, sampler)
@@ -136,8 +132,6 @@ def _data(size: int, grid: str, cell: int, seed: int, split: str | None, sampler
 
 def _sample(data: ThreeCell, index: int) -> Text:
     """Render the grid as coloured letters, with the answers below it."""
-    from rich.text import Text
-
     from loope.three_cell.bits import COLOURS, in_words
 
     letters = {tuple(place): name for place, name in zip(data.cells[index].tolist(), COLOURS, strict=True)}

@@ -75,7 +75,8 @@ class Registry(Generic[T]):
             for p in parameters.values()
             if p.default is p.empty and p.name not in given and p.name not in options
         ]
-        require(not missing, f"The {self.what} {name!r} needs {_listed(missing)}; pass {_assigned(missing)}.")
+        listed, given_as = " and ".join(f"`{each}`" for each in missing), ", ".join(f"{each}=..." for each in missing)
+        require(not missing, f"The {self.what} {name!r} needs {listed}; pass {given_as}.")
         return maker(**given, **options)
 
 
@@ -85,11 +86,3 @@ def _check_options(who: str, options: Mapping[str, Any], known: Collection[str])
             if not known:
                 raise LoopeError(f"The {who} takes no options, got {option!r}; leave it out.")
             raise unknown(f"option of the {who}:", option, known)
-
-
-def _listed(names: list[str]) -> str:
-    return " and ".join(f"`{name}`" for name in names)
-
-
-def _assigned(names: list[str]) -> str:
-    return ", ".join(f"{name}=..." for name in names)

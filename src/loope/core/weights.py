@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from loope.core.errors import LoopeError, MissingPackageError, require
+from loope.core.errors import LoopeError, require
+from loope.core.packages import require_packages
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,10 +34,9 @@ class WeightsFile(Mapping[str, "Tensor"]):
             "Convert it with safetensors.torch.save_file(torch.load(path, weights_only=True), new_path).",
         )
         require(self.path.is_file(), f"There is no file {str(path)!r}.")
-        try:
-            from safetensors import SafetensorError, safe_open
-        except ImportError:
-            raise MissingPackageError("Reading checkpoints needs safetensors: pip install 'loope[models]'.") from None
+        require_packages("Reading checkpoints", "models", "safetensors")
+        from safetensors import SafetensorError, safe_open
+
         try:
             file: Any = safe_open(self.path, framework="pt")
             self._file, self._keys = file, list(file.keys())

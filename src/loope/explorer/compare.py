@@ -12,10 +12,9 @@ from loope.core.errors import require
 from loope.core.grid import Grid
 from loope.encoders import PositionalEncoder, create_encoder
 from loope.encoders.describe import usual_heads
-from loope.encoders.similarity import encoder_similarity
 from loope.explorer.catalog import check_size, read_options
 from loope.explorer.serialization import pack
-from loope.pesi_metric.functional import cosine_similarity, measure
+from loope.pesi_metric.functional import measure
 from loope.pesi_metric.published import DIRECTIONS, published
 from loope.pesi_metric.summary import summary_of
 from loope.surgery.acting import EncodingInUse
@@ -64,9 +63,8 @@ def encoder_data(choice: Choice, grid: Grid, dim: int) -> bytes:
     with _SEED_LOCK:
         torch.default_generator.manual_seed(0)  # `torch.manual_seed` seeds all devices, which takes a millisecond
         encoder = create_encoder(choice.name, dim, grid, patch_size=16, heads=heads, depth=12, **options)
-    unit = "bias" if "bias" in encoder.hooks() else "cosine"
     paper = None if options else published(choice.name, grid, dim, DIRECTIONS)
-    return _data(encoder_similarity(encoder), grid, dim, unit, paper and paper._asdict())
+    return _data(Positions(choice.name, encoder, grid, dim), paper and paper._asdict())
 
 
 def table_data(table: Tensor) -> bytes:
@@ -78,7 +76,7 @@ def table_data(table: Tensor) -> bytes:
     height, width, dim = table.shape
     grid = Grid(height, width)
     check_size(grid)
-    return _data(cosine_similarity(table), grid, dim, "cosine", None)
+    return _data(Positions("", table, grid, dim))
 
 
 def positions_data(positions: EncodingInUse) -> bytes:
@@ -88,17 +86,17 @@ def positions_data(positions: EncodingInUse) -> bytes:
         LoopeError: if the page cannot show its size.
     """
     check_size(positions.grid, positions.dim)
-    bias = isinstance(positions.source, PositionalEncoder) and "bias" in positions.source.hooks()
-    return _data(positions.similarity(), positions.grid, positions.dim, "bias" if bias else "cosine", None)
+    return _data(positions)
 
 
-def _data(similarity: Tensor, grid: Grid, dim: int, unit: str, paper: dict[str, Any] | None) -> bytes:
-    scores = measure(similarity, grid)
-    summary = summary_of(scores, similarity, grid)
+def _data(positions: Positions, paper: dict[str, Any] | None = None) -> bytes:
+    similarity, source = positions.similarity(), positions.source
+    scores = measure(similarity, positions.grid)
+    summary = summary_of(scores, similarity, positions.grid)
     about = {
-        "grid": list(grid),
-        "dim": dim,
-        "unit": unit,
+        "grid": list(positions.grid),
+        "dim": positions.dim,
+        "unit": "bias" if isinstance(source, PositionalEncoder) and "bias" in source.hooks() else "cosine",
         "scores": {**summary._asdict(), "a_su_says_little": summary.a_su_says_little},
         "published": paper,
     }

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from loope.core import images
-from loope.core.errors import LoopeError, MissingPackageError
+from loope.core.errors import LoopeError
 from loope.core.grid import Grid
+from loope.core.packages import require_packages
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -58,11 +59,10 @@ def read_weights(data: bytes) -> Weights:
     Raises:
         LoopeError: if it is damaged or not a safetensors file.
     """
-    try:
-        from safetensors import SafetensorError
-        from safetensors.torch import load
-    except ImportError:
-        raise MissingPackageError("Reading checkpoints needs safetensors: pip install 'loope[models]'.") from None
+    require_packages("Reading checkpoints", "models", "safetensors")
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
     try:
         tensors = load(data)
     except (SafetensorError, KeyError) as error:  # KeyError: a dtype that torch does not have

@@ -3,12 +3,13 @@
 Worker threads that import this at once wait for each other; importing torch from different modules at once can fail.
 """
 
+from loope.core.grid import Grid
 from loope.explorer import checkpoints, compare, model
-from loope.explorer.catalog import catalog
+from loope.explorer.catalog import catalog, check_size
 from loope.explorer.offsets import offsets_data, read_encoder
-from loope.explorer.order import order_data
 from loope.explorer.serialization import to_json
 from loope.explorer.uploads import read_weights
+from loope.orders import create_order
 
 __all__ = [
     "catalog",
@@ -21,3 +22,14 @@ __all__ = [
     "read_weights",
     "to_json",
 ]
+
+
+def order_data(name: str, grid: Grid) -> bytes:
+    """Return the index of each cell on an order's curve, row-major, and the order's locality, as JSON.
+
+    Raises:
+        LoopeError: if the order is unknown or the grid too large.
+    """
+    check_size(grid)
+    order = create_order(name, *grid)
+    return to_json({"index": order.index.flatten().tolist(), "locality": order.locality()._asdict()})

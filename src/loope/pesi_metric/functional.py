@@ -117,29 +117,17 @@ def measure(similarity: Tensor, grid: GridLike, directions: int = 60) -> PesiSco
 
 def undirected_monotonicity(similarity: Tensor, grid: GridLike) -> Tensor:
     """Return M_U of each centre, `(h, w)` or `(B, h, w)`, from `(N, N)` or `(B, N, N)` similarity."""
-
-    def part(rows: Tensor, place: Geometry, centres: slice) -> Tensor:
-        return components.undirected(components.rings(rows, place, centres))
-
-    return _map(part, similarity, grid)
+    return measure(similarity, grid, 1).maps.m_u
 
 
 def directed_monotonicity(similarity: Tensor, grid: GridLike, directions: int = 60) -> Tensor:
     """Return M_D of each centre, `(h, w)` or `(B, h, w)`, from `(N, N)` or `(B, N, N)` similarity."""
-
-    def part(rows: Tensor, place: Geometry, centres: slice) -> Tensor:
-        return components.directed(dense_ranks(rows), place, centres)
-
-    return _map(part, similarity, grid, directions)
+    return measure(similarity, grid, directions).maps.m_d
 
 
 def undirected_asymmetry(similarity: Tensor, grid: GridLike) -> Tensor:
     """Return A_SU of each centre, `(h, w)` or `(B, h, w)`, from `(N, N)` or `(B, N, N)` similarity."""
-
-    def part(rows: Tensor, place: Geometry, centres: slice) -> Tensor:
-        return components.asymmetry(components.rings(rows, place, centres))
-
-    return _map(part, similarity, grid)
+    return measure(similarity, grid, 1).maps.a_su
 
 
 def m_d_ceiling(grid: GridLike, directions: int = 60) -> float:
@@ -225,18 +213,3 @@ def _warned(scores: PesiScores) -> PesiScores:
             stacklevel=3,
         )
     return scores
-
-
-Part = Callable[[Tensor, Geometry, slice], Tensor]
-
-
-def _map(part: Part, similarity: Tensor, grid: GridLike, directions: int = 1) -> Tensor:
-    """Compute one component for every centre of every image."""
-    given, cells = similarities(similarity, grid)
-    place = geometry(cells, check_directions(directions), similarity.device)
-
-    def column(image: int, centres: slice) -> Tensor:
-        return part(given.rows(image, centres), place, centres)[:, None]
-
-    images = [place.over_centres(1, partial(column, image)) for image in range(len(given.largest))]
-    return torch.stack(images).view(*similarity.shape[:-2], *cells)

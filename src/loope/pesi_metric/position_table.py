@@ -11,9 +11,10 @@ from typing import TypeAlias
 
 from torch import Tensor
 
-from loope.core.errors import LoopeError, MissingPackageError, nearest_first, require, told
+from loope.core.errors import LoopeError, nearest_first, require, told
 from loope.core.grid import Grid, GridLike, as_grid
 from loope.core.hub import hub_or_cache, missing_weights
+from loope.core.packages import require_packages
 from loope.core.tensors import as_dense
 from loope.core.weights import WeightsFile
 
@@ -98,10 +99,9 @@ def require_timm_model(name: str) -> ModuleType:
         LoopeError: if it has not; the message names the nearest models.
         MissingPackageError: if timm is not installed.
     """
-    try:
-        import timm
-    except ImportError:
-        raise MissingPackageError("Models by name need timm: pip install 'loope[models]'.") from None
+    require_packages("A model by name", "models", "timm")
+    import timm
+
     if not timm.is_model(name):
         near = ", ".join(nearest_first(name, timm.list_models())[:5])
         raise LoopeError(f"timm has no model {name!r}; nearest are {near}.")
@@ -122,6 +122,8 @@ def set_aside(tensors: Iterable[str]) -> list[str]:
 def _choose(tensors: Iterable[str], name: str | None) -> list[str]:
     """Return the given name, or all names of position tables."""
     keys = list(tensors)
+    strange = [key for key in keys if not isinstance(key, str)]
+    require(not strange, f"`weights` must map names to tensors, got {told(strange[0]) if strange else ''} for a name.")
     if name is not None:
         require(isinstance(name, str), f"`name` must be a tensor's name, got {told(name)}.")
         require(name in keys, f"There is no tensor {name!r}; nearest are {', '.join(nearest_first(name, keys)[:5])}.")

@@ -19,9 +19,7 @@ def check_directions(directions: Any) -> int:
     Raises:
         LoopeError: unless it is a whole number from 1 to about a million.
     """
-    count = as_size(directions, "directions")
-    require(count <= MOST_DIRECTIONS, f"`directions` must be at most {MOST_DIRECTIONS:,}, got {count:,}; 60 is usual.")
-    return count
+    return as_size(directions, "directions", most=MOST_DIRECTIONS)
 
 
 def unit_vectors(embedding: Any) -> tuple[Tensor, Grid]:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from loope.core.grid import GridLike, as_grid
-from loope.plots.layout import draw_curve, panels, png, slide
-from loope.plots.pesi import curves, directions, offset_arrows, similarity_maps
+from loope.plots.layout import backdrop, draw_curve, panels, png, slide
+from loope.plots.pesi import directions, mark_similarity, offset_arrows, similarity_maps
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from loope.orders import Order
 
 __all__ = [
-    "curves",
     "directions",
     "draw_curve",
     "offset_arrows",
@@ -30,10 +29,19 @@ __all__ = [
 ]
 
 
-def orders(chosen: Sequence[Order], columns: int = 3, scores: bool = True) -> Figure:
-    """Plot patch orders side by side, from dark (start) to light (end), with their locality below."""
+def orders(chosen: Sequence[Order], columns: int = 3, scores: bool = True, image: Tensor | None = None) -> Figure:
+    """Plot patch orders side by side, from dark (start) to light (end).
+
+    Args:
+        chosen: the orders.
+        columns: panels per row.
+        scores: write their locality below.
+        image: `(3, H, W)` float in 0..1, drawn faded behind each.
+    """
     figure, axes = panels(len(chosen), columns)
     for ax, order in zip(axes, chosen, strict=True):
+        if image is not None:
+            backdrop(ax, image, order.grid)
         draw_curve(ax, order.path.double(), order.grid)
         ax.set_title(order.name, fontsize=10)
         if scores:
@@ -53,10 +61,8 @@ def similarity(maps: Mapping[str, Tensor], grid: GridLike, centre: tuple[int, in
     """
     figure, axes = panels(len(maps), columns)
     cells = as_grid(grid)
-    row, column = centre
     for ax, (name, matrix) in zip(axes, maps.items(), strict=True):
-        ax.imshow(matrix[row * cells.width + column].detach().view(cells).float().numpy(), cmap="magma")
-        ax.plot(column, row, marker="o", markersize=4, markerfacecolor="none", markeredgecolor="cyan")
+        mark_similarity(ax, matrix, cells, centre)
         ax.set_title(name, fontsize=10)
     return figure
 
@@ -70,11 +76,10 @@ def offsets(image: Tensor, order: Order, moved: Tensor) -> Figure:
         moved: `(N,)` offsets X_C in [-1, 1], row-major.
     """
     figure, axes = panels(3, 3, side=3.2)
-    extent = (-0.5, order.grid.width - 0.5, order.grid.height - 0.5, -0.5)
-    axes[0].imshow(image.permute(1, 2, 0).numpy(), extent=extent)
+    backdrop(axes[0], image, order.grid, 1)
     axes[0].set_title("image and static order", fontsize=10)
     draw_curve(axes[0], order.path.double(), order.grid)
-    axes[1].imshow(image.permute(1, 2, 0).numpy(), extent=extent, alpha=0.35)
+    backdrop(axes[1], image, order.grid, 0.35)
     axes[1].set_title("cells slid along the curve by X_C", fontsize=10)
     draw_curve(axes[1], slide(order, moved), order.grid, dots=True)
     heat = axes[2].imshow(moved.view(order.grid).numpy(), cmap="coolwarm", vmin=-1, vmax=1)

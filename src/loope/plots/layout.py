@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from loope.core.errors import MissingPackageError
 from loope.core.grid import Grid
+from loope.core.packages import require_packages
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,6 +46,12 @@ def draw_curve(ax: Axes, points: Tensor, grid: Grid, dots: bool = False) -> None
     ax.set_aspect("equal")
 
 
+def backdrop(ax: Axes, image: Tensor, grid: Grid, alpha: float = 0.55) -> None:
+    """Draw a `(3, H, W)` image, faded, in cell coordinates."""
+    extent = (-0.5, grid.width - 0.5, grid.height - 0.5, -0.5)
+    ax.imshow(image.detach().cpu().permute(1, 2, 0).float().numpy(), extent=extent, alpha=alpha)
+
+
 def png(figure: Figure, dpi: int = 130) -> bytes:
     """Return the figure as PNG bytes."""
     buffer = BytesIO()
@@ -58,10 +64,9 @@ def panels(count: int, columns: int, side: float = 1.9, title: float = 0.35) -> 
 
     Does not use pyplot: no global state, no window, thread-safe.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingPackageError("Drawings need matplotlib: pip install 'loope[plots]'.") from None
+    require_packages("A drawing", "plots", "matplotlib")
+    from matplotlib.figure import Figure
+
     columns = min(columns, count)
     rows = math.ceil(count / columns)
     figure = Figure(figsize=(side * columns, (side + title) * rows), layout="constrained")

@@ -1,4 +1,4 @@
-"""Plots for PESI: similarity from chosen centres, M_D by directions, curves and offsets on images."""
+"""Plots for PESI: similarity from chosen centres, M_D by directions, offsets on images."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from loope.core.errors import require
 from loope.core.grid import Grid, GridLike, as_grid
-from loope.plots.layout import draw_curve, panels, slide
+from loope.plots.layout import backdrop, panels, slide
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,6 +24,13 @@ def nine_centres(grid: Grid) -> list[tuple[int, int]]:
     row, column = grid.height // 2, grid.width // 2
     corners = [(0, 0), (bottom, 0), (0, right), (bottom, right)]
     return [*corners, (0, column), (row, 0), (row, right), (bottom, column), (row, column)]
+
+
+def mark_similarity(ax: Axes, matrix: Tensor, grid: Grid, centre: tuple[int, int]) -> None:
+    """Draw one cell's row of an `(N, N)` similarity as a map, and mark the cell."""
+    row, column = centre
+    ax.imshow(matrix[row * grid.width + column].detach().cpu().view(grid).double().numpy(), cmap="magma")
+    ax.plot(column, row, marker="o", markersize=4, markerfacecolor="none", markeredgecolor="cyan")
 
 
 def similarity_maps(
@@ -46,8 +53,7 @@ def similarity_maps(
     figure, axes = panels(len(chosen) * len(maps), len(maps), side=1.1, title=0.1)
     for place, (row, column) in enumerate(chosen):
         for (name, matrix), ax in zip(maps.items(), axes[place * len(maps) :], strict=False):
-            ax.imshow(matrix[row * cells.width + column].detach().cpu().view(cells).double().numpy(), cmap="magma")
-            ax.plot(column, row, marker="o", markersize=4, markerfacecolor="none", markeredgecolor="cyan")
+            mark_similarity(ax, matrix, cells, (row, column))
             if place == 0:
                 ax.set_title(name, fontsize=9)
         axes[place * len(maps)].set_ylabel(f"({row}, {column})", fontsize=9)
@@ -83,22 +89,6 @@ def directions(measured: Mapping[str, Mapping[int, float]], ceiling: Mapping[int
     return figure
 
 
-def curves(image: Tensor, chosen: Sequence[Order], columns: int = 3) -> Figure:
-    """Plot patch orders over an image, from dark (start) to light (end).
-
-    Args:
-        image: `(3, H, W)` float in 0..1.
-        chosen: the orders.
-        columns: panels per row.
-    """
-    figure, axes = panels(len(chosen), columns)
-    for ax, order in zip(axes, chosen, strict=True):
-        _backdrop(ax, image, order.grid)
-        draw_curve(ax, order.path.double(), order.grid)
-        ax.set_title(order.name, fontsize=10)
-    return figure
-
-
 def offset_arrows(image: Tensor, order: Order, moved: Tensor) -> Figure:
     """Plot how X_C moves each patch: arrows along the curve over the image, and a heat map.
 
@@ -109,7 +99,7 @@ def offset_arrows(image: Tensor, order: Order, moved: Tensor) -> Figure:
     """
     figure, (left, right) = panels(2, 2, side=3.2)
     grid, values = order.grid, moved.detach().cpu().double()
-    _backdrop(left, image, grid)
+    backdrop(left, image, grid)
     start = order.path.double()
     step = (slide(order, values) - start).numpy()
     along = values[order.path[:, 0] * grid.width + order.path[:, 1]].numpy()
@@ -129,9 +119,3 @@ def offset_arrows(image: Tensor, order: Order, moved: Tensor) -> Figure:
     right.set_title("X_C", fontsize=10)
     figure.colorbar(heat, ax=right, fraction=0.046)
     return figure
-
-
-def _backdrop(ax: Axes, image: Tensor, grid: Grid) -> None:
-    """Draw the faded image in cell coordinates."""
-    extent = (-0.5, grid.width - 0.5, grid.height - 0.5, -0.5)
-    ax.imshow(image.detach().cpu().permute(1, 2, 0).float().numpy(), extent=extent, alpha=0.55)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any, ClassVar
 
 from torch import nn
@@ -42,7 +43,7 @@ class SegmentationAdapter(WrapperAdapter):
         return {
             "class": type(model).__name__,
             "backbone": describe_model(self.inside, size, args),
-            "labels": model.labels.as_dict(),
+            "labels": asdict(model.labels),
             "options": model.options,
         }
 

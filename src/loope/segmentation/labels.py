@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import colorsys
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from loope.core.errors import require
 from loope.core.grid import as_size
@@ -70,10 +70,6 @@ class Labels:
         import torch
 
         return torch.tensor(self.palette, dtype=torch.uint8, device=mask.device).view(256, 3)[mask.long()]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain data for files; `Labels(**data)` restores it."""
-        return asdict(self)
 
 
 def as_labels(classes: int | Labels) -> Labels:

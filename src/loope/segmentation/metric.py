@@ -86,8 +86,7 @@ class SegmentationScore(Metric):
 
     def __init__(self, classes: int, tolerance: float | None = None) -> None:
         super().__init__()
-        self.classes = as_size(classes, "classes")
-        require(self.classes <= VOID, f"`classes` must be at most {VOID}, got {classes}.")
+        self.classes = as_size(classes, "classes", most=VOID)
         self.tolerance = None if tolerance is None else as_positive(tolerance, "tolerance")
         self.add_state("confusion", torch.zeros(classes, classes, dtype=torch.int64), dist_reduce_fx="sum")
         self.add_state("borders", torch.zeros(classes, 4, dtype=torch.int64), dist_reduce_fx="sum")

@@ -6,20 +6,24 @@ the paper leaves open.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from loope.core.grid import GridLike, as_size
-from loope.three_cell.batches import Batches, Stream
+from loope.core.errors import one_of
+from loope.core.grid import GridLike, as_grid, as_size
 from loope.three_cell.bits import by_task
+from loope.three_cell.paper import sample_paper
 from loope.three_cell.questions import answer
-from loope.three_cell.recipe import Recipe
 from loope.three_cell.rendering import render
-from loope.three_cell.splits import FRACTIONS
+from loope.three_cell.sampling import require_triples, sample_exact
+from loope.three_cell.splits import FRACTIONS, SPLITS, derive, part_of, read_fractions, split_size
+
+SAMPLERS: dict[str, Callable[..., Tensor]] = {"exact": sample_exact, "paper": sample_paper}
+MOST_SEED = 2**63 - 1
 
 
 class ThreeCell(Dataset[tuple[Tensor, Tensor]]):
@@ -40,10 +44,8 @@ class ThreeCell(Dataset[tuple[Tensor, Tensor]]):
     Attributes:
         cells: `(n, 3, 2)` int64, row and column of red, green, blue.
         labels: `(n, 6)` int64, 0 or 1; `loope.three_cell.bits.BITS` names the bits.
-        grid: the grid of cells.
-        cell: side of a cell in pixels.
-        size: number of samples of all splits together.
-        recipe: the arguments that determine the cells.
+
+    The arguments are attributes too.
 
     Examples:
         >>> data = ThreeCell(size=100, grid=(7, 9), cell=4)
@@ -68,12 +70,30 @@ class ThreeCell(Dataset[tuple[Tensor, Tensor]]):
         fractions: Sequence[float] = FRACTIONS,
         share_configurations: bool = False,
     ):
-        self.recipe = Recipe.read(grid, seed, split, sampler, fractions, share_configurations)
-        self.grid = self.recipe.grid
+        self.grid = as_grid(grid)
+        require_triples(self.grid)
+        if split is not None:
+            one_of("split", split, SPLITS)
+        one_of("sampler", sampler, SAMPLERS)
         self.size = as_size(size, "size")
         self.cell = as_size(cell, "cell")
-        self.cells = self.recipe.draw(self.recipe.count(self.size), self.recipe.generator("samples"))
+        self.seed = as_size(seed, "seed", least=0, most=MOST_SEED)
+        self.split = split
+        self.sampler = sampler
+        self.fractions = read_fractions(fractions)
+        self.share_configurations = bool(share_configurations)
+        self.cells = self._draw()
         self.labels = answer(self.cells, self.grid)
+
+    def _draw(self) -> Tensor:
+        """Draw the cells of the split, `(n, 3, 2)` int64."""
+        count, keep = self.size, None
+        if self.split is not None:
+            count = split_size(self.size, self.split, self.fractions)
+            if not self.share_configurations:
+                keep = part_of(self.split, self.seed, self.grid, self.fractions)
+        generator = torch.Generator().manual_seed(derive(self.seed, self.split, "samples"))
+        return SAMPLERS[self.sampler](self.grid, count, generator, keep)
 
     def __len__(self) -> int:
         return len(self.cells)
@@ -85,44 +105,6 @@ class ThreeCell(Dataset[tuple[Tensor, Tensor]]):
     def render(self, cells: Tensor, device: Any = None) -> Tensor:
         """Render `(B, 3, 2)` cells as `(B, 3, h * cell, w * cell)` float32 images in 0..1, on `device` if given."""
         return render(cells, self.grid, self.cell, device)
-
-    def batches(
-        self, batch_size: int = 64, device: Any = None, *, shuffle: bool = False, drop_last: bool = False
-    ) -> Batches:
-        """Return a loader of batches rendered on `device`, without worker processes.
-
-        Examples:
-            >>> data = ThreeCell(size=100, grid=7, cell=2)
-            >>> [len(images) for images, labels in data.batches(64, shuffle=True)]
-            [64, 36]
-        """
-        return Batches(self, batch_size, device, shuffle, drop_last)
-
-    @classmethod
-    def stream(
-        cls,
-        seed: int = 0,
-        grid: GridLike = 14,
-        cell: int = 16,
-        split: str | None = None,
-        *,
-        sampler: str = "exact",
-        fractions: Sequence[float] = FRACTIONS,
-        rank: int = 0,
-    ) -> Stream:
-        """Return an endless stream of new samples; with `split="train"`, disjoint from val and test of the same seed.
-
-        In distributed training, use the same seed, which determines the splits, and a different `rank` per process.
-
-        Examples:
-            >>> stream = ThreeCell.stream(seed=1, grid=7, cell=2, split="train")
-            >>> image, label = next(iter(stream))
-            >>> images, labels = next(iter(stream.batches(32)))
-            >>> images.shape, labels.shape
-            (torch.Size([32, 3, 14, 14]), torch.Size([32, 6]))
-        """
-        recipe = Recipe.read(grid, seed, split, sampler, fractions)
-        return Stream(recipe, as_size(cell, "cell"), rank)
 
     def majority_rates(self) -> dict[str, float]:
         """Return the accuracy of the best constant answer for each sub-task, and their average.
@@ -138,8 +120,7 @@ class ThreeCell(Dataset[tuple[Tensor, Tensor]]):
         return by_task([count / len(self) for count in majority.tolist()])
 
     def __repr__(self) -> str:
-        recipe = self.recipe
         return (
-            f"ThreeCell({len(self):,} samples, grid={self.grid}, cell={self.cell}, seed={recipe.seed}, "
-            f"split={recipe.split!r}, sampler={recipe.sampler!r})"
+            f"ThreeCell({len(self):,} samples, grid={self.grid}, cell={self.cell}, seed={self.seed}, "
+            f"split={self.split!r}, sampler={self.sampler!r})"
         )

@@ -15,8 +15,6 @@ from loope.three_cell.bits import COLOURS, in_words
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-PAINT = {"red": "#ff0000", "green": "#00ff00", "blue": "#0000ff"}
-
 
 def samples(cells: Tensor, labels: Tensor, grid: Grid, columns: int = 4) -> Figure:
     """Plot images with their answers in words.

@@ -9,12 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from loope.core.errors import LoopeError, one_of, require
 from loope.core.files import write_atomic
@@ -27,7 +24,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("png", "npz")
 PLAN = "export.json"
-PART = 500  # images rendered at once, and per part of an unfinished .npz
+PART = 500  # images rendered at once
 
 
 def export(
@@ -59,7 +56,6 @@ def export(
 
 def describe(data: ThreeCell, file_format: str) -> dict[str, Any]:
     """Return all settings that determine the content of an export, and a checksum of the cells."""
-    recipe = data.recipe
     return {
         "data": "three-cell",
         "format": file_format,
@@ -67,11 +63,11 @@ def describe(data: ThreeCell, file_format: str) -> dict[str, Any]:
         "samples": len(data),
         "grid": list(data.grid),
         "cell": data.cell,
-        "seed": recipe.seed,
-        "split": recipe.split,
-        "sampler": recipe.sampler,
-        "fractions": list(recipe.fractions),
-        "share_configurations": recipe.share_configurations,
+        "seed": data.seed,
+        "split": data.split,
+        "sampler": data.sampler,
+        "fractions": list(data.fractions),
+        "share_configurations": data.share_configurations,
         "sha256": hashlib.sha256(data.cells.numpy().astype("<i8").tobytes()).hexdigest(),
     }
 
@@ -160,27 +156,15 @@ def _write_png(data: ThreeCell, folder: Path, progress: Callable[[float], None])
 
 
 def _write_npz(data: ThreeCell, folder: Path, progress: Callable[[float], None]) -> None:
-    """Write `three-cell.npz` from parts that are kept if interrupted."""
-    target, parts = folder / "three-cell.npz", folder / "parts"
+    """Write `three-cell.npz`, unless it is there: it is written whole or not at all."""
+
+    def images() -> Iterator[Any]:
+        for start in range(0, len(data), PART):
+            yield pixels(data, start, start + PART)
+            progress(min(start + PART, len(data)) / len(data))
+
+    target = folder / "three-cell.npz"
     if not target.exists():
-        starts = range(0, len(data), PART)
-        for number, start in enumerate(starts):
-            if not _part(parts, start).exists():
-                images = pixels(data, start, start + PART)
-                write_npz(_part(parts, start), images.shape, [images])
-            progress((number + 1) / len(starts) / 2)
-
-        def pieces() -> Iterator[Any]:
-            for number, start in enumerate(starts):
-                with np.load(_part(parts, start), allow_pickle=False) as part:
-                    yield part["images"]
-                progress(0.5 + (number + 1) / len(starts) / 2)
-
         shape = (len(data), data.grid.height * data.cell, data.grid.width * data.cell, 3)
-        write_npz(target, shape, pieces(), cells=data.cells.numpy(), labels=data.labels.numpy())
-    shutil.rmtree(parts, ignore_errors=True)
+        write_npz(target, shape, images(), cells=data.cells.numpy(), labels=data.labels.numpy())
     progress(1)
-
-
-def _part(folder: Path, start: int) -> Path:
-    return folder / f"{start:09}.npz"

@@ -3,7 +3,7 @@
 import pytest
 
 from loope.lab.data import load_images
-from loope.lab.data.images.collection import Images
+from loope.lab.data.classification import Images
 from tests.lab.data.dataset_files import write_pets
 
 

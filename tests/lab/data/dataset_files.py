@@ -1,5 +1,6 @@
 """Tiny data sets, written to disk as the real ones lie there."""
 
+import hashlib
 import io
 import pickle
 import struct
@@ -8,6 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 from PIL import Image
+from torchvision.datasets import CIFAR100
 
 
 def picture(seed: int, width: int = 40, height: int = 30) -> Image.Image:
@@ -55,8 +57,39 @@ def assert_same(images, part, expected) -> None:
         assert np.array_equal(pixels(images.reader.read(place)), pixels(picture))
 
 
+def write_image(path: Path, pixels: np.ndarray) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(pixels.astype(np.uint8)).save(path)
+
+
+def photo(seed: int, size=(24, 34)) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, (*size, 3))
+
+
+def write_cityscapes(
+    root: Path, names=("bochum_000001_000002", "aachen_000000_000019", "aachen_000001_000019")
+) -> Path:
+    """The published layout: leftImg8bit/SPLIT/CITY and gtFine/SPLIT/CITY."""
+    ids = np.arange(34, dtype=np.uint8)[None].repeat(24, 0)
+    for number, name in enumerate(names):
+        city = name.partition("_")[0]
+        write_image(root / f"cityscapes/leftImg8bit/train/{city}/{name}_leftImg8bit.png", photo(number))
+        for kind in ("labelIds", "instanceIds", "color"):
+            write_image(root / f"cityscapes/gtFine/train/{city}/{name}_gtFine_{kind}.png", np.roll(ids, number, 1))
+        (root / f"cityscapes/gtFine/train/{city}/{name}_gtFine_polygons.json").write_text("{}")
+    return root
+
+
+def write_camvid(root: Path, count: int = 7, size=(24, 36)) -> Path:
+    for number in range(count):
+        write_image(root / f"camvid/train/{number:03}.png", photo(number, size))
+        rows = (np.arange(size[0]) * 12 // size[0] + number) % 12
+        write_image(root / f"camvid/trainannot/{number:03}.png", rows[:, None].repeat(size[1], 1))
+    return root
+
+
 class Python2Pickler(pickle._Pickler):
-    """Writes text and bytes as Python 2 did, which wrote the files of CIFAR-100."""
+    """Writes text, bytes and flags as Python 2 and its NumPy did, which wrote the files of CIFAR-100."""
 
     dispatch: ClassVar[dict] = dict(pickle._Pickler.dispatch)
 
@@ -65,7 +98,11 @@ class Python2Pickler(pickle._Pickler):
         self.write(pickle.BINSTRING + struct.pack("<i", len(content)) + content)
         self.memoize(text)
 
+    def save_flag(self, flag: bool) -> None:
+        self.save_long(int(flag))
+
     dispatch[str] = dispatch[bytes] = save_string
+    dispatch[bool] = save_flag
 
 
 def python2_pickle(value: object) -> bytes:
@@ -95,3 +132,12 @@ def write_cifar100(root: Path, counts: dict[str, int], classes: int = 100) -> di
     names = [f"class_{number}" for number in range(classes)]
     (folder / "meta").write_bytes(python2_pickle({"fine_label_names": names, "coarse_label_names": ["all"]}))
     return written
+
+
+def publish_cifar100(monkeypatch, root: Path) -> None:
+    """Let torchvision take the files below `root` for the published ones."""
+    folder = root / "cifar-100-python"
+    checksum = {path.name: hashlib.md5(path.read_bytes()).hexdigest() for path in folder.iterdir()}  # noqa: S324
+    monkeypatch.setattr(CIFAR100, "train_list", [["train", checksum["train"]]])
+    monkeypatch.setattr(CIFAR100, "test_list", [["test", checksum["test"]]])
+    monkeypatch.setattr(CIFAR100, "meta", {**CIFAR100.meta, "md5": checksum["meta"]})

@@ -3,7 +3,7 @@
 import pytest
 
 from loope.core import hub, packages
-from loope.lab.data.images import catalog
+from loope.lab.data import catalog
 from loope.lab.experiments import preflight
 from loope.lab.experiments.preflight import obstacles
 from loope.lab.experiments.presets import measured

@@ -11,7 +11,7 @@ from torch.utils.data import Dataset, Subset
 
 from loope.core.errors import one_of
 from loope.core.seeds import derive
-from loope.lab.data.segmentation import Augment, CamVid, Cityscapes, SegmentationSource, camvid
+from loope.lab.data.segmentation import Augment, CamVid, Cityscapes, SegmentationSource
 from loope.lab.experiments.datasets import RunData
 from loope.lab.experiments.settings import Settings
 from loope.lab.experiments.spec import Model, Run
@@ -137,7 +137,7 @@ def build_segmentation(spec: Model, labels: Labels, size: tuple[int, int]) -> nn
 
 def labels_of(run: Run) -> Labels:
     """Return the classes of a run's data."""
-    known = {"camvid": camvid.LABELS}
+    known = {"camvid": CamVid.labels}
     return known[run.data.name] if run.data.name in known else as_labels(run.data.options.get("classes", 19))
 
 

@@ -9,9 +9,8 @@ from torch import Tensor
 
 from loope.core.errors import one_of, require
 from loope.lab.data.batches import Fingerprinted, Source
-from loope.lab.data.images.catalog import load_images
-from loope.lab.data.images.collection import Images
-from loope.lab.data.images.source import ImageSource
+from loope.lab.data.catalog import load_images
+from loope.lab.data.classification import Images, ImageSource
 from loope.lab.data.three_cell import ThreeCellSource
 from loope.lab.engine.tasks import Bits, Classification
 from loope.lab.experiments.datasets import RunData

@@ -13,7 +13,7 @@ from torch import nn
 
 from loope.core.errors import LoopeError, require
 from loope.core.hub import hub_or_cache
-from loope.lab.data.images.augment import Preparation
+from loope.lab.data.transforms import Preparation
 from loope.lab.experiments.spec import Model
 
 

@@ -13,6 +13,7 @@ import math
 from loope.lab.experiments.names import BEYOND, ENCODERS
 from loope.lab.experiments.presets import three_cell_run
 from loope.lab.experiments.table import Column, Derived, Entry, Table, Values
+from loope.lab.experiments.tables import table4, table5
 
 METRICS = {
     "M_U": "pesi_m_u",
@@ -22,11 +23,8 @@ METRICS = {
     "A_SU": "pesi_a_su",
 }
 PUBLISHED = {
-    "Learnable": (1.7493, 85.6, 1.2003, 89.3, -0.7272),
-    "1D Sinusoid": (1.9567, 90.9, 1.4905, 94.9, 0.1243),
-    "LFF (Fourier)": (1.9623, 93.1, 1.5230, 96.7, 0.2683),
-    "Static": (1.9670, 88.8, 1.2897, 95.0, 0.0945),
-    "LOOPE": (1.9674, 93.4, 1.2900, 95.8, 0.0939),
+    row: (m_u, table4.PUBLISHED[row][0], m_d, table4.PUBLISHED[row][1], a_su)
+    for row, (m_u, m_d, a_su) in table5.PUBLISHED.items()
 }
 PAIRS = {"Distance": "M_U", "Orientation": "M_D"}
 CORRELATION = "Rank correlation"

@@ -10,15 +10,11 @@ that the paper leaves out. Cost: seconds.
 from loope.lab.experiments.names import BEYOND, ENCODERS
 from loope.lab.experiments.presets import measured
 from loope.lab.experiments.table import Column, Entry, Table
+from loope.pesi_metric.published import ROWS
 
 METRICS = {"M_U": "m_u", "M_D": "m_d", "A_SU": "a_su", "M_D, share of its ceiling": "m_d_share"}
-PUBLISHED = {
-    "Learnable": (1.7493, 1.2003, -0.7272),
-    "1D Sinusoid": (1.9567, 1.4905, 0.1243),
-    "LFF (Fourier)": (1.9623, 1.5230, 0.2683),
-    "Static": (1.9670, 1.2897, 0.0945),
-    "LOOPE": (1.9674, 1.2900, 0.0939),
-}
+ROW_OF = {name: row for row, name in ENCODERS.items()}
+PUBLISHED = {ROW_OF[name]: (scores.m_u, scores.m_d, scores.a_su) for name, scores in ROWS.items()}
 
 
 def entries(preset: str) -> list[Entry]:

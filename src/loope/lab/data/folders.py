@@ -1,17 +1,77 @@
-"""Read data sets from disk: a folder per class, or the lists of Oxford-IIIT Pet."""
+"""Data sets as folders: list their files, each once, and read a folder per class."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from torchvision.datasets import OxfordIIITPet
 from torchvision.datasets.folder import IMG_EXTENSIONS, find_classes
 
 from loope.core.errors import LoopeError, require, unknown
-from loope.lab.data.images.collection import Images
-from loope.lab.data.images.readers import Files
-from loope.lab.data.listing import each_once, walk
+from loope.lab.data.classification import Files, Images
+
+
+class Found(NamedTuple):
+    """A regular file.
+
+    Attributes:
+        path: path under which it was found.
+        identity: device and inode, the same for all names of a file.
+        linked: whether it was reached through a symbolic link.
+    """
+
+    path: str
+    identity: tuple[int, int]
+    linked: bool
+
+
+def walk(folder: Path, endings: Sequence[str]) -> list[Found]:
+    """List regular files below `folder` with one of the endings, in the order of torchvision's `make_dataset`.
+
+    `folder` may be a link. Links to folders below it are not followed, as they can form cycles or lead to another
+    split; links to files are. Pipes and devices are skipped, as reading them would block.
+    """
+    through_link = folder.is_symlink()
+    found: list[Found] = []
+    pending = [str(folder)]
+    while pending:
+        root = pending.pop()
+        device = os.stat(root).st_dev
+        with os.scandir(root) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append(entry.path)
+                elif entry.name.lower().endswith(tuple(endings)) and entry.is_file():
+                    linked = entry.is_symlink()
+                    # A plain entry knows its inode: no `stat` call per file.
+                    about = entry.stat() if linked else None
+                    identity = (about.st_dev, about.st_ino) if about else (device, entry.inode())
+                    found.append(Found(entry.path, identity, linked or through_link))
+    return sorted(found, key=lambda each: os.path.split(each.path))
+
+
+def each_once(found: Iterable[Found]) -> list[str]:
+    """Return one path per file, in order: the file itself rather than a link to it, else its first name."""
+    every = list(found)
+    kept: dict[tuple[int, int], str] = {}
+    for each in sorted(every, key=lambda each: each.linked):  # stable sort
+        kept.setdefault(each.identity, each.path)
+    chosen = set(kept.values())
+    return [each.path for each in every if each.path in chosen]
+
+
+def data_folder(root: str | Path | None, how_to_get: str) -> Path:
+    """Return the folder of the data sets: `root`, or else that in `LOOPE_DATA`.
+
+    Raises:
+        LoopeError: if neither is given; `how_to_get` explains how to get the data.
+    """
+    place = root or os.environ.get("LOOPE_DATA")
+    if not place:
+        raise LoopeError(f"No folder with data sets is known: give root= (--data) or set LOOPE_DATA. {how_to_get}")
+    return Path(place)
 
 
 def read_folders(folder: Path, train: str, test: str, classes: Sequence[str] | None = None) -> Images:
@@ -59,34 +119,6 @@ def read_folders(folder: Path, train: str, test: str, classes: Sequence[str] | N
     labels = [number[name] for (_, name), paths in listed.items() for _ in paths]
     official = ["train" if part == train else "test" for (part, _), paths in listed.items() for _ in paths]
     return Images(Files(folder, names), labels, official, kept)
-
-
-def read_pets(folder: Path) -> Images:
-    """Read Oxford-IIIT Pet with torchvision; `trainval` is the training split.
-
-    Raises:
-        LoopeError: if the lists are missing or damaged.
-    """
-    lists = folder / "annotations"
-    for path in lists.glob("*.txt"):
-        require(path.is_file(), f"{path} must be a text file.")  # reading a pipe would block
-    try:
-        parts = {"train": OxfordIIITPet(folder.parent, "trainval"), "test": OxfordIIITPet(folder.parent, "test")}
-    except (OSError, ValueError) as error:
-        raise LoopeError(
-            f"The lists in {lists} are not whole: {error}; delete {folder} and download it again "
-            "(download=True, --download)."
-        ) from error
-    names = [f"images/{path.name}" for part in parts.values() for path in part._images]
-    labels = [label for part in parts.values() for label in part._labels]
-    official = [name for name, part in parts.items() for _ in part._images]
-    classes = parts["train"].classes
-    require(
-        set(labels) == set(range(len(classes))),
-        f"The lists in {lists} must number the {len(classes)} classes of trainval.txt from 1 up, got "
-        f"{sorted({label + 1 for label in labels})}.",
-    )
-    return Images(Files(folder, names), labels, official, classes)
 
 
 def read_class_list(path: str | Path) -> list[str]:

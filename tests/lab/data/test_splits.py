@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from loope.core.errors import LoopeError
 from loope.lab.data import load_images
-from loope.lab.data.images.collection import Images
-from loope.lab.data.images.readers import Files
-from loope.lab.data.images.splits import PARTS, apportion, assign, read_split
+from loope.lab.data.classification import Files, Images
+from loope.lab.data.splits import PARTS, apportion, assign, read_split
 from tests.lab.data.dataset_files import write_pets
 from tests.weights import data
 

@@ -1,10 +1,8 @@
 """Batches of images: what they hold, and that nothing but seed, epoch and step decides it."""
 
 import multiprocessing
-import os
 import pickle
 import random
-import signal
 from dataclasses import replace
 
 import numpy as np
@@ -12,27 +10,16 @@ import pytest
 import timm
 import torch
 from PIL import Image
-from torch import Tensor
 from torchvision import transforms
 
 from loope.core.seeds import derive
 from loope.lab.data import ImageSource, load_images
-from loope.lab.data.images.augment import AUGMENTS, Preparation
-from loope.lab.data.images.collection import Images
+from loope.lab.data.classification import Images, Memory
 from loope.lab.data.loader import BatchRequest
-from tests.lab.data.dataset_files import write_cifar100
-from tests.lab.data.sources import MEAN, SMALL, STD, training
+from loope.lab.data.transforms import AUGMENTS, ClassificationTransform, Preparation
+from tests.lab.data.dataset_files import publish_cifar100, write_cifar100
+from tests.lab.data.sources import MEAN, SMALL, STD, Batches, assert_equal, training
 from tests.weights import data
-
-Batches = list[tuple[Tensor, Tensor]]
-
-
-def assert_equal(ours: Batches, theirs: Batches) -> None:
-    assert len(ours) == len(theirs) > 0
-    for (images, targets), (expected, wanted) in zip(ours, theirs, strict=True):
-        assert torch.equal(images, expected)
-        assert torch.equal(targets, wanted)
-        assert (images.dtype, targets.dtype) == (expected.dtype, wanted.dtype)
 
 
 def timm_transform(augment: str):
@@ -67,6 +54,27 @@ def reference(images: Images, batch_size: int, epoch: int, augment: str, seed: i
             made.append((transform(picture), torch.tensor(images.labels[index])))
         batches.append(tuple(torch.stack(column) for column in zip(*made, strict=True)))
     return batches
+
+
+def test_images_are_a_data_set_of_torch(pets):
+    assert isinstance(pets, torch.utils.data.Dataset)
+    picture, label = pets[20]
+    assert (picture.mode, picture.size) == ("RGB", (50, 40))
+    assert np.array_equal(np.asarray(picture), np.asarray(pets.reader.read(20)))
+    assert label == pets.labels[20]
+    assert [label for _, label in pets] == pets.labels
+    assert len(list(pets)) == len(pets) == 30
+    loader = torch.utils.data.DataLoader(pets.take([3, 12, 29]), batch_size=2, collate_fn=list)
+    assert [[label for _, label in batch] for batch in loader] == [[0, 1], [1]]
+
+
+def test_images_in_memory_are_a_data_set_of_torch():
+    pixels = torch.arange(2 * 12, dtype=torch.uint8).view(2, 2, 2, 3)
+    images = Images(Memory(["a", "b"], pixels), [1, 0], ["train"] * 2, ["x", "y"])
+    assert [(np.asarray(picture).tolist(), label) for picture, label in images] == [
+        (pixels[0].tolist(), 1),
+        (pixels[1].tolist(), 0),
+    ]
 
 
 @pytest.mark.parametrize("augment", AUGMENTS)
@@ -106,10 +114,10 @@ def test_workers_change_nothing(pets, options):
 def test_started_workers_change_nothing(pets, monkeypatch):
     """With "spawn", as on macOS and Windows, workers get what they need as a pickle."""
     before = multiprocessing.get_start_method(allow_none=True)
-    expected = next(training(pets, cache=True).batches(0))
+    expected = next(training(pets).batches(0))
     multiprocessing.set_start_method("spawn", force=True)
     try:
-        batches = training(pets, cache=True, workers=1).batches(0)
+        batches = training(pets, workers=1).batches(0)
         assert_equal([next(batches)], [expected])
         batches.close()
     finally:
@@ -118,7 +126,7 @@ def test_started_workers_change_nothing(pets, monkeypatch):
 
 @pytest.mark.parametrize("augment", AUGMENTS)
 def test_what_workers_get_can_be_pickled(pets, augment):
-    batches = training(pets, augment=augment, mixup=0.5)._batches
+    batches = training(pets, augment=augment, mixup=0.5).maker
     request = BatchRequest(0, 1, [4, 2, 8, 1])
     copied = pickle.loads(pickle.dumps(batches))  # noqa: S301
     assert_equal([copied[request][:2]], [batches[request][:2]])
@@ -220,26 +228,9 @@ def test_global_generators_are_left_alone(pets, workers):
     assert (random.random(), np.random.rand(), torch.rand(1)) == expected
 
 
-@pytest.mark.parametrize("augment", AUGMENTS)
-def test_the_cache_changes_nothing(pets, augment):
-    expected = list(training(pets, augment=augment).batches(1))
-    cached = training(replace(pets, reader=Counting(pets.reader)), augment=augment, cache=True)
-    counting = cached._batches.images.reader
-    assert_equal(list(cached.batches(1)), expected)
-    assert not isinstance(counting, Counting)
-    assert_equal(list(training(pets, augment=augment, cache=True, workers=1).batches(1)), expected)
-
-
-def test_a_cached_file_is_read_once(pets):
-    counting = Counting(pets.reader)
-    source = ImageSource(replace(pets, reader=counting), 8, SMALL, cache=True, workers=0)
-    list(source.batches(0))
-    list(source.batches(1))
-    assert sorted(counting.read_so_far) == list(range(30))
-
-
-def test_images_in_memory_are_a_source_too(tmp_path):
+def test_images_in_memory_are_a_source_too(tmp_path, monkeypatch):
     written = write_cifar100(tmp_path, {"train": 6, "test": 4}, classes=3)
+    publish_cifar100(monkeypatch, tmp_path)
     images = load_images("cifar100", tmp_path)
     plain = Preparation(size=32, mean=(0.0,) * 3, std=(1.0,) * 3, crop_pct=1.0)
     pixels, labels = next(ImageSource(images, 10, plain, workers=1).batches(0))
@@ -259,15 +250,6 @@ def test_timms_settings_are_read():
     config = timm.data.resolve_model_data_config(model)
     expected = timm.data.create_transform(**config)
     picture = Image.fromarray(np.random.default_rng(0).integers(0, 256, (300, 400, 3), dtype=np.uint8))
-    steps = Preparation.from_timm(config).steps("none")
-    assert torch.equal(steps.rest(steps.fixed(picture)), expected(picture))
-
-
-def test_interrupts_are_left_to_the_trainer(pets):
-    source = training(pets, 2, workers=1)
-    batches = source.batches(0)
-    first = next(batches)
-    (worker,) = multiprocessing.active_children()
-    os.kill(worker.pid, signal.SIGINT)
-    rest = list(batches)
-    assert_equal([first, *rest], list(training(pets, 2).batches(0)))
+    found, label = ClassificationTransform(Preparation.from_timm(config))(picture, 3)
+    assert torch.equal(found, expected(picture))
+    assert torch.equal(label, torch.tensor(3))

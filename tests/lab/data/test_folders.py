@@ -9,9 +9,9 @@ from PIL import Image
 
 from loope.core.errors import LoopeError
 from loope.lab.data import load_images
-from loope.lab.data.images.layouts import read_class_list
+from loope.lab.data.folders import read_class_list
 from loope.lab.data.segmentation import CamVid
-from tests.lab.data.dataset_files import picture, write_cifar100, write_folders, write_pets
+from tests.lab.data.dataset_files import picture, publish_cifar100, write_cifar100, write_folders, write_pets
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_pipes_are_no_images(folder, tmp_path):
         found.reader.read(0)
 
 
-def test_pipes_in_the_place_of_lists_and_archives(tmp_path):
+def test_pipes_in_the_place_of_lists_and_archives(tmp_path, monkeypatch):
     os.mkfifo(tmp_path / "classes.txt")
     with pytest.raises(LoopeError, match=r"classes\.txt must be a text file"):
         read_class_list(tmp_path / "classes.txt")
@@ -100,9 +100,10 @@ def test_pipes_in_the_place_of_lists_and_archives(tmp_path):
     with pytest.raises(LoopeError, match=r"test\.txt must be a text file"):
         load_images("pets", tmp_path)
     write_cifar100(tmp_path, {"train": 2, "test": 2})
+    publish_cifar100(monkeypatch, tmp_path)
     (tmp_path / "cifar-100-python/meta").unlink()
     os.mkfifo(tmp_path / "cifar-100-python/meta")
-    with pytest.raises(LoopeError, match="meta must be a file"):
+    with pytest.raises(LoopeError, match="cifar-100-python/meta must be as published"):
         load_images("cifar100", tmp_path)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from loope.core.errors import LoopeError
-from loope.lab.data.images.augment import Preparation
+from loope.lab.data.transforms import Preparation
 from tests.lab.data.sources import training
 
 

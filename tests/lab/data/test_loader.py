@@ -1,16 +1,23 @@
-"""Images that cannot be read: named, or counted and skipped, the same way every time."""
+"""Loading of batches: workers, and images that cannot be read, named, or counted and skipped, the same every time."""
 
+import multiprocessing
+import os
 import shutil
+import signal
 
+import numpy as np
 import pytest
 import torch
 
 from loope.core.errors import LoopeError
 from loope.lab.data import ImageSource, load_images
-from loope.lab.data.images.augment import Preparation
-from loope.lab.data.images.collection import Images
+from loope.lab.data.classification import Images
+from loope.lab.data.loader import LoadedSource
+from loope.lab.data.segmentation import Augment, CamVid, SegmentationSource
+from loope.lab.data.transforms import Preparation
 from loope.lab.engine import Classification, evaluate
-from tests.lab.data.dataset_files import write_folders
+from tests.lab.data.dataset_files import write_camvid, write_folders, write_image
+from tests.lab.data.sources import assert_equal
 
 SMALL = Preparation(size=16)
 CLASSES = ["n1", "n2"]
@@ -36,7 +43,6 @@ def test_the_images_are_as_described(images):
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-@pytest.mark.parametrize("cache", [False, True])
 @pytest.mark.parametrize(
     ("good", "path", "reason"),
     [
@@ -44,8 +50,8 @@ def test_the_images_are_as_described(images):
         ([2, 3], "train/n2/n2_0.jpg", r"it is no image \(16 bytes\)"),
     ],
 )
-def test_a_bad_image_is_named(images, workers, cache, good, path, reason):
-    source = ImageSource(images.take(good), 3, SMALL, workers=workers, cache=cache)
+def test_a_bad_image_is_named(images, workers, good, path, reason):
+    source = ImageSource(images.take(good), 3, SMALL, workers=workers)
     message = rf"^Cannot read the image .*{path}: {reason}.*skip_bad_images=True \(--skip-bad-images\)[^\n]*$"
     with pytest.raises(LoopeError, match=message):
         list(source.batches(0))
@@ -58,9 +64,8 @@ def test_a_file_that_vanished_is_named(images):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("cache", [False, True])
-def test_evaluation_leaves_bad_images_out_and_counts_them(images, workers, cache):
-    source = ImageSource(images, 2, SMALL, workers=workers, cache=cache, skip_bad_images=True)
+def test_evaluation_leaves_bad_images_out_and_counts_them(images, workers):
+    source = ImageSource(images, 2, SMALL, workers=workers, skip_bad_images=True)
     assert source.bad_images == 0
     batches = list(source.batches(0))
     good = ImageSource(images.take([0, 2, 4, 5]), 6, SMALL, workers=0)
@@ -123,3 +128,34 @@ def test_if_all_images_are_bad_training_says_so(images, workers):
     source = ImageSource(images.take([1, 3]), 2, SMALL, train=True, workers=workers, skip_bad_images=True)
     with pytest.raises(LoopeError, match=r"^None of the 2 images can be read, .*\.(JPEG|jpg) for one\.$"):
         next(source.batches(0))
+
+
+def test_bad_files_are_named_by_workers_too(tmp_path):
+    write_camvid(tmp_path)
+    write_image(tmp_path / "camvid/trainannot/001.png", np.zeros((24, 35)))
+    for workers in (0, 1):
+        source = SegmentationSource(CamVid("train", tmp_path), 4, (16, 24), workers=workers)
+        with pytest.raises(LoopeError, match=r"^\S*001\.png is 24x36, but its mask"):
+            list(source.batches(0))
+
+
+@pytest.mark.parametrize("kind", ["classification", "segmentation"])
+def test_workers_leave_interrupts_to_the_trainer(images, tmp_path, kind):
+    def source(workers: int) -> LoadedSource:
+        if kind == "classification":
+            return ImageSource(images.take([0, 2, 4, 5]), 1, SMALL, workers=workers)
+        return SegmentationSource(CamVid("train", write_camvid(tmp_path)), 1, (16, 16), workers=workers)
+
+    expected = list(source(0).batches(0))
+    batches = source(1).batches(0)
+    found = [next(batches)]
+    (worker,) = multiprocessing.active_children()
+    os.kill(worker.pid, signal.SIGINT)
+    assert_equal([*found, *batches], expected)
+
+
+def test_loading_in_the_trainers_process_does_not_seed_gpus(tmp_path, monkeypatch):
+    """`torch.manual_seed` would also seed them, with every sample."""
+    source = SegmentationSource(CamVid("train", write_camvid(tmp_path)), 4, (16, 24), train=True, augment=Augment())
+    monkeypatch.setattr(torch, "manual_seed", lambda seed: pytest.fail("all devices were seeded"))
+    assert len(list(source.batches(0))) == 1

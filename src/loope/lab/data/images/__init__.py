@@ -1,1 +1,0 @@
-"""Image classification: data sets by name, splits, augmentation and training batches."""
