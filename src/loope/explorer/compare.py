@@ -64,7 +64,7 @@ def encoder_data(choice: Choice, grid: Grid, dim: int) -> bytes:
         torch.default_generator.manual_seed(0)  # `torch.manual_seed` seeds all devices, which takes a millisecond
         encoder = create_encoder(choice.name, dim, grid, patch_size=16, heads=heads, depth=12, **options)
     paper = None if options else published(choice.name, grid, dim, DIRECTIONS)
-    return _data(Positions(choice.name, encoder, grid, dim), paper and paper._asdict())
+    return _data(EncodingInUse(choice.name, encoder, grid, dim), paper and paper._asdict())
 
 
 def table_data(table: Tensor) -> bytes:
@@ -76,7 +76,7 @@ def table_data(table: Tensor) -> bytes:
     height, width, dim = table.shape
     grid = Grid(height, width)
     check_size(grid)
-    return _data(Positions("", table, grid, dim))
+    return _data(EncodingInUse("", table, grid, dim))
 
 
 def positions_data(positions: EncodingInUse) -> bytes:
@@ -89,7 +89,7 @@ def positions_data(positions: EncodingInUse) -> bytes:
     return _data(positions)
 
 
-def _data(positions: Positions, paper: dict[str, Any] | None = None) -> bytes:
+def _data(positions: EncodingInUse, paper: dict[str, Any] | None = None) -> bytes:
     similarity, source = positions.similarity(), positions.source
     scores = measure(similarity, positions.grid)
     summary = summary_of(scores, similarity, positions.grid)
