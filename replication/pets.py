@@ -18,7 +18,7 @@ from replication.plan import PETS, in_points
 from replication.results import results_of
 
 SEEDS = range(PETS[0].seeds)
-VIT_TINY = {"dim": 192, "grid": 14, "heads": 3, "depth": 12, "patch_size": 16}
+VIT_TINY: dict[str, Any] = {"dim": 192, "grid": 14, "heads": 3, "depth": 12, "patch_size": 16}
 
 
 def pets() -> str:

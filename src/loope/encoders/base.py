@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeVar
 
 import torch
@@ -40,6 +40,10 @@ class PositionalEncoder(nn.Module):
     reads_content: bool = True
     # Default positions of class and register tokens in `attach`: "none", or "learned" vectors.
     prefix: str = "none"
+    # Whether an additive encoder has vectors for points between cells; else they get the vector of the nearest cell.
+    continuous: ClassVar[bool] = False
+    # Whether an additive encoder can be fitted to a table, for `attach(..., init="own")`.
+    imitates: ClassVar[bool] = True
     _anchor: Tensor
 
     def __init__(self, dim: int, grid: GridLike):
@@ -94,6 +98,30 @@ class PositionalEncoder(nn.Module):
         """
         vectors = nn.functional.normalize(self(None, grid)[0].to(self.wide), dim=-1)
         return vectors @ vectors.T
+
+    def static_vectors(self, grid: GridLike | None = None) -> Tensor:
+        """Return the vectors of an additive encoder on a grid before any image refines them, `(N, D)`."""
+        vectors: Tensor = self(None, grid)[0]
+        return vectors
+
+    def fit(self, table: Tensor) -> float:
+        """Fit the encoder's own parameters so that its vectors on its grid are close to a table.
+
+        Args:
+            table: `(N, D)`.
+
+        Returns:
+            The share of the table's variance that the vectors explain.
+
+        Raises:
+            LoopeError: if the encoder has no such parameters; `create_encoder(..., project=True)` adds them.
+        """
+        raise LoopeError(f"{self.name!r} has no parameters of its own to fit to a table; create it with project=True.")
+
+    @classmethod
+    def own_options(cls, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options with which an additive encoder can `fit` a table; `options` are the user's."""
+        return {} if cls.fit is not PositionalEncoder.fit else {"project": True}
 
     def resize(self, grid: GridLike) -> PositionalEncoder:
         """Move to another grid in place, resampling learned parameters.
@@ -191,14 +219,14 @@ class PositionalEncoder(nn.Module):
 class StaticTable(PositionalEncoder):
     """Base class of additive encoders that depend on positions alone.
 
-    Subclasses implement `_vectors` for any point of the plane, or `_table` if only cells have a vector.
+    Subclasses are `continuous` and implement `_vectors` for any point, or implement `_table` for cells only.
     """
 
     reads_content = False
 
     def embed(self, images: Tensor | None, positions: Positions) -> Tensor:
         place = as_positions(positions)
-        if place.moved is not None and type(self)._vectors is not StaticTable._vectors:
+        if place.moved is not None and self.continuous:
             return self._vectors(*self._plane(place)).to(self.dtype)
         return self.per_patch("_table", place).to(self.dtype, copy=True)  # a copy, since callers may modify it
 
@@ -209,6 +237,12 @@ class StaticTable(PositionalEncoder):
     def _vectors(self, points: Tensor, sizes: Tensor) -> Tensor:
         """Return the vectors at `points` `(1 or B, N, 2)` in grids of `sizes` (broadcastable): `(1 or B, N, D)`."""
         raise NotImplementedError
+
+
+def explained(table: Tensor, vectors: Tensor) -> float:
+    """Return the share of the variance of `table` `(N, D)` over positions that `vectors` explain."""
+    total = (table - table.mean(0)).square().sum()
+    return float(1 - (table - vectors).square().sum() / total.clamp(min=torch.finfo(total.dtype).tiny))
 
 
 def mask(bias: Tensor, positions: Positions) -> Tensor:
@@ -257,6 +291,7 @@ def create_encoder(
     channels: int | None = None,
     heads: int | None = None,
     depth: int | None = None,
+    project: bool = False,
     **options: Any,
 ) -> PositionalEncoder:
     """Create an encoder by name.
@@ -272,6 +307,7 @@ def create_encoder(
         channels: channels of the image, for encoders that read it.
         heads: number of attention heads, for encoders that act in attention.
         depth: number of blocks, for encoders with parameters per block.
+        project: pass the vectors of an additive encoder through a trainable projection, so that it can imitate a table.
         options: the encoder's own options; see its class.
 
     Raises:
@@ -279,4 +315,8 @@ def create_encoder(
     """
     context = {"dim": dim, "grid": grid, "patch_size": patch_size, "channels": channels, "heads": heads, "depth": depth}
     made: PositionalEncoder = _ENCODERS.create(name, context, options)
-    return made
+    if not project:
+        return made
+    from loope.encoders.projected import Projected  # which needs this module
+
+    return Projected(made)

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from loope.core.grid import Grid, GridLike, as_positive
 from loope.encoders.base import PositionalEncoder, register_encoder
-from loope.encoders.resample import resample
+from loope.encoders.resample import interpolate, resample
 from loope.positions import Positions, as_positions
 
 
@@ -15,6 +15,7 @@ class NoPosition(PositionalEncoder):
 
     paper = "baseline"
     reads_content = False
+    imitates = False
 
     def embed(self, images: Tensor | None, positions: Positions) -> Tensor:
         return self._anchor.new_zeros(1, as_positions(positions).length, self.dim)
@@ -37,6 +38,7 @@ class Learned(PositionalEncoder):
 
     paper = "Dosovitskiy et al., 2021"
     reads_content = False
+    continuous = True
 
     def __init__(self, dim: int, grid: GridLike, std: float = 0.02):
         super().__init__(dim, grid)
@@ -51,16 +53,13 @@ class Learned(PositionalEncoder):
         tables = [resample(self.table, self.grid, grid)[0] for grid in place.kinds]
         if place.moved is None:
             return place.pick(tables)
-        # Bilinear: the four cells around each point, weighted by how near they are.
-        points, sizes = self._plane(place)
-        low = points.floor()
-        total = self.table.new_zeros(())
-        for corner in ((0, 0), (0, 1), (1, 0), (1, 1)):
-            cell = low + points.new_tensor(corner)
-            weight = (1 - (points - cell).abs()).prod(-1, keepdim=True).to(self.dtype)
-            at = place._replace(moved=torch.minimum(cell.clamp(min=0), sizes - 1))
-            total = total + weight * at.pick(tables)
-        return total
+        return interpolate(tables, place)
+
+    @torch.no_grad()
+    def fit(self, table: Tensor) -> float:
+        """Copy the table."""
+        self.table.copy_(table[None])
+        return 1.0
 
     def no_weight_decay(self) -> set[str]:
         return {"table"}

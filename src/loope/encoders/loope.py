@@ -1,7 +1,7 @@
 """LOOPE: a static patch order plus a fractional offset read from the image, then sinusoids (Eq. `our`)."""
 
-from collections.abc import Sequence
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -142,6 +142,19 @@ class Loope(Sinusoid):
             f"'loope' reads the image: pass a list of {len(positions.grids)} images (C, H, W), one for each grid.",
         )
         return images  # type: ignore[return-value]
+
+    @classmethod
+    def own_options(cls, options: Mapping[str, Any]) -> dict[str, Any]:
+        require(
+            options.get("zero_init", True) is True,
+            "`init='own'` starts 'loope' from X_C = 0, where its vectors are fitted; leave zero_init out.",
+        )
+        return {"zero_init": True, "project": True}
+
+    def static_vectors(self, grid: GridLike | None = None) -> Tensor:
+        place = self._place(grid)
+        index = self.per_patch("_index", place)
+        return sinusoids(index, self.constant("_frequencies", self.grid), self._phases(place)).to(self.dtype)[0]
 
     def similarity(self, grid: GridLike | None = None) -> Tensor:
         """Return the cosine of the static order's vectors (X_C = 0), `(N, N)`; for images see `encoder_similarity`."""

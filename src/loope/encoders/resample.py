@@ -1,9 +1,13 @@
-"""Resample learned values from one grid to another."""
+"""Resample learned values from one grid to another, and read them between cells."""
 
+from collections.abc import Sequence
+
+import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from loope.core.grid import Grid
+from loope.positions import Positions
 
 
 def resample(values: Tensor, old: Grid, new: Grid) -> Tensor:
@@ -23,3 +27,24 @@ def resample(values: Tensor, old: Grid, new: Grid) -> Tensor:
     image = values.float().reshape(-1, *old, channels).permute(0, 3, 1, 2)
     image = F.interpolate(image, size=tuple(new), mode="bicubic", antialias=True)
     return image.permute(0, 2, 3, 1).reshape(*lead, new.size, channels).to(values.dtype)
+
+
+def interpolate(tables: Sequence[Tensor], positions: Positions) -> Tensor:
+    """Read tables at fractional positions: bilinear, constant beyond the border.
+
+    Args:
+        tables: for each of `positions.kinds`, `(cells, C)`.
+        positions: patches that are not all at cells.
+
+    Returns:
+        `(1 or B, N, C)`.
+    """
+    points, sizes = positions.plane(torch.promote_types(tables[0].dtype, torch.float32))
+    low = points.floor()
+    total = tables[0].new_zeros(())
+    for corner in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        cell = low + points.new_tensor(corner)
+        weight = (1 - (points - cell).abs()).prod(-1, keepdim=True).to(tables[0].dtype)
+        at = positions._replace(moved=torch.minimum(cell.clamp(min=0), sizes - 1))
+        total = total + weight * at.pick(tables)
+    return total

@@ -26,6 +26,7 @@ class SinCos2d(StaticTable):
     """
 
     paper = "Chen et al., 2021"
+    continuous = True
 
     def __init__(self, dim: int, grid: GridLike):
         super().__init__(dim, grid)
@@ -47,6 +48,7 @@ class SinCos2dSum(StaticTable):
     """
 
     paper = "LOOPE, 2026 (baseline)"
+    continuous = True
 
     def __init__(self, dim: int, grid: GridLike):
         super().__init__(dim, grid)

@@ -262,6 +262,20 @@ class Positions(NamedTuple):
         points = self.coordinates
         return self._moved((points + 0.5) * points.new_tensor(factors) - 0.5)
 
+    def onto(self, grid: GridLike) -> Positions:
+        """Lay each image out on another grid: the same places of the image, in cells of `grid`.
+
+        For encoders that were trained on one grid and shall not see coordinates beyond it.
+        """
+        new = as_grid(grid)
+        if all(each == new for each in self.grids):
+            return self
+        exact = torch.float32 if self.device is not None and self.device.type == "mps" else torch.float64
+        points, sizes = self.plane(exact)
+        moved = (points + 0.5) * (points.new_tensor(new) / sizes) - 0.5
+        grids = (new,) if self.sequence is None else (new,) * len(self.grids)
+        return Positions(grids, None, moved.to(self.coordinates.dtype), self.valid, self.sequence)
+
     def jitter(self, generator: torch.Generator | None = None, *, amount: float = 0.5, images: int = 1) -> Positions:
         """Move each patch at random, by up to `amount` cells in each direction.
 

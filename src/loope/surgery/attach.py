@@ -8,18 +8,18 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from loope.core.errors import LoopeError, one_of, require, told
 from loope.core.grid import Grid, GridLike, as_grid
 from loope.encoders import PositionalEncoder, create_encoder
-from loope.encoders.learned import Learned
 from loope.positions import PositionsLike, as_positions
 from loope.surgery import specs
 from loope.surgery.adapters.base import Adapter, Branch, adapter_for
 from loope.surgery.hooks import is_wired
 from loope.surgery.host import Host, fit_table
 from loope.surgery.overrides import override_methods, restore_methods
+from loope.surgery.own import compare_outputs, fit_own_table, output_of, own_start
 from loope.surgery.report import start_note
 from loope.surgery.state import (
     Attachment,
@@ -38,9 +38,11 @@ def attach(
     model: nn.Module,
     encoder: EncoderChoice,
     *,
+    init: str | None = None,
     keep_own: bool = False,
     prefix: str | None = None,
     freeze_backbone: bool = False,
+    images: Tensor | None = None,
     **options: Any,
 ) -> nn.Module:
     """Attach one or more encoders to a timm or transformers model, in place; see `loope.report` for the result.
@@ -48,11 +50,15 @@ def attach(
     Args:
         model: a vision transformer, pretrained or not.
         encoder: a name, or a list of names and (name, options) pairs to use together.
+        init: "own" keeps what a pretrained model knows. An additive encoder is fitted to the model's own position
+            table, if need be through a trainable projection. Any other starts with strength 0 beside the own encoding,
+            so that the output is exactly the model's own, until `loope.set_strength` raises it.
         keep_own: keep the model's own encoding active; by default it is stored but unused.
         prefix: positions of class, distillation and register tokens: "none", or "learned", one vector each that starts
             from the model's own.
         freeze_backbone: train only the encoder.
-        options: options of a single encoder; `init="own"` initializes "learned" from the model's own table.
+        images: a batch on which `loope.report` shall tell how far the output moved.
+        options: options of a single encoder.
 
     Returns:
         The model, so that `model = attach(model, ...)` is safe.
@@ -68,25 +74,28 @@ def attach(
     )
     require(isinstance(keep_own, bool), f"`keep_own` must be True or False, got {told(keep_own)}.")
     branches = adapter.branches()
-    init = options.pop("init", None)
     chosen = _chosen(encoder, options)
+    fitted = False
     if init is not None:
-        _check_init(init, chosen, branches)
+        one_of("init", init, ("own",))
+        require(not keep_own, "`init='own'` decides itself whether the model's own encoding stays; leave keep_own out.")
+        chosen, fitted = own_start(branches, chosen)
+        keep_own = not fitted
+    before = None if images is None else output_of(model, images)
     made = [
         [encoder_for(branch, name, each).to(next(branch.patch_embed.parameters())) for name, each in chosen]
         for branch in branches
     ]
     if prefix is None:
-        prefix = _default_prefix(init, branches[0], made[0])
+        prefix = _default_prefix(fitted, branches[0], made[0])
     one_of("prefix", prefix, PREFIXES)
     for branch, encoders in zip(branches, made, strict=True):
         _check_fit(adapter, branch, encoders)
     spec: specs.Spec = {"encoders": chosen, "keep_own": keep_own, "prefix": prefix}
     host = Host(adapter, branches, [branch.grid for branch in branches])
     attachment = Attachment(host, made, spec)
-    if init == "own":
-        for branch, encoders in zip(branches, made, strict=True):
-            _copy_own_table(branch, encoders[0])
+    if fitted:
+        host.explained = [fit_own_table(branch, each[0]) for branch, each in zip(branches, made, strict=True)]
     if prefix == "learned":
         for branch in branches:
             _add_prefix_vectors(attachment, branch)
@@ -102,7 +111,11 @@ def attach(
     model.loope = attachment.train(model.training)
     attachment.wire()
     override_methods(model)
+    if init is not None and not fitted:
+        attachment.set_strengths(0.0, 1.0)
     host.note = start_note(attachment, init)
+    if before is not None and images is not None:
+        host.moved = compare_outputs(before, output_of(model, images))
     return model
 
 
@@ -236,9 +249,9 @@ def _chosen(encoder: EncoderChoice, options: dict[str, Any]) -> list[tuple[str, 
     return chosen
 
 
-def _default_prefix(init: str | None, branch: Branch, encoders: Sequence[PositionalEncoder]) -> str:
-    """Return the default `prefix`: "learned" if the encoder or a copied table asks for it."""
-    wanted = (init == "own" and branch.table_prefix) or any(each.prefix == "learned" for each in encoders)
+def _default_prefix(fitted: bool, branch: Branch, encoders: Sequence[PositionalEncoder]) -> str:
+    """Return the default `prefix`: "learned" if the encoder or a fitted table asks for it."""
+    wanted = (fitted and branch.table_prefix) or any(each.prefix == "learned" for each in encoders)
     return "learned" if wanted and branch.prefix else "none"
 
 
@@ -288,22 +301,6 @@ def _check_fit(adapter: Adapter, branch: Branch, encoders: Sequence[PositionalEn
                 any(encoder.mixes_after(layer) for layer in range(len(branch.blocks))),
                 f"{encoder.name!r} acts after none of the model's {len(branch.blocks)} blocks; choose one of them.",
             )
-
-
-def _check_init(init: Any, chosen: list[tuple[str, dict[str, Any]]], branches: Sequence[Branch]) -> None:
-    require(init == "own", f"`init` can only be 'own', got {told(init)}.")
-    require([name for name, _ in chosen] == ["learned"], "`init='own'` is for the encoder 'learned' alone.")
-    require(
-        all(branch.table is not None and branch.table.value is not None for branch in branches),
-        "`init='own'` needs a model with a position table of its own; this one has none.",
-    )
-
-
-def _copy_own_table(branch: Branch, encoder: PositionalEncoder) -> None:
-    assert isinstance(encoder, Learned)  # noqa: S101  (`_check_init` has checked both)
-    assert branch.table is not None  # noqa: S101
-    with torch.no_grad():
-        encoder.table.copy_(branch.table.value[:, branch.table_prefix :])
 
 
 def _add_prefix_vectors(attachment: Attachment, branch: Branch) -> None:

@@ -14,6 +14,7 @@ from loope.core.errors import LoopeError
 from loope.core.grid import Grid
 from loope.encoders.resample import resample
 from loope.surgery.adapters.base import Adapter, Branch, Slot
+from loope.surgery.own import Moved
 from loope.surgery.place import Place
 
 
@@ -53,6 +54,8 @@ class Host:
         taken: slots that were emptied, by the name under which the attachment stores their value.
         frozen: parameters that `freeze_backbone` froze.
         note: a note on the initial accuracy, for the report.
+        explained: share of the own table's variance that each branch's encoder explains, if it was fitted.
+        moved: how far the output moved on the images that `attach` was given.
         places: where the patches of each branch are in the current forward pass.
     """
 
@@ -62,6 +65,8 @@ class Host:
     taken: dict[str, tuple[Branch, Slot, Taken]] = field(default_factory=dict)
     frozen: list[nn.Parameter] = field(default_factory=list)
     note: str | None = None
+    explained: list[float] = field(default_factory=list)
+    moved: Moved | None = None
     places: list[Place] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -27,6 +27,9 @@ class Report:
         prefix_tokens: number of class, distillation and register tokens.
         prefix: their positions: "none" or "learned".
         keep_own: whether the model's own encoding is active.
+        explained: share of the own table's variance that the encoder explains, if it was fitted with `init="own"`.
+        moved: how far the output moved on the images given to `attach`, relative to it.
+        agreement: share of those images whose largest logit stayed the same.
         notes: further remarks.
     """
 
@@ -39,6 +42,9 @@ class Report:
     prefix_tokens: int
     prefix: str
     keep_own: bool
+    explained: float | None
+    moved: float | None
+    agreement: float | None
     notes: list[str]
 
     def rows(self) -> list[tuple[str, str]]:
@@ -54,6 +60,14 @@ class Report:
             ("parameters added", f"{self.parameters_added:,}"),
             ("parameters set aside", f"{self.parameters_set_aside:,}"),
             ("prefix tokens", f"{self.prefix_tokens}: {policy}" if self.prefix_tokens else "none in the blocks"),
+            *([] if self.explained is None else [("own table explained", f"{self.explained:.1%}")]),
+            *(
+                []
+                if self.moved is None
+                else [
+                    ("output moved", f"{self.moved:.2%}, with the same answer for {self.agreement:.1%} of the images")
+                ]
+            ),
             *(("note", note) for note in self.notes),
         ]
 
@@ -89,9 +103,10 @@ def report(model: nn.Module) -> Report:
     model = unwrapped(model)
     attachment = sole_attachment(model)
     added = [*attachment.encoders.parameters(), *attachment.prefixes.parameters()]
-    names = [name.replace("/", ".") for name in attachment.host.taken]
+    host = attachment.host
+    names = [name.replace("/", ".") for name in host.taken]
     encoders = attachment.encoders_of(0)
-    notes = [attachment.host.note] if attachment.host.note else []
+    notes = [host.note] if host.note else []
     if any(encoder.name == "irpe" and getattr(encoder, "mode", "") == "contextual" for encoder in encoders):
         notes.append(
             "contextual iRPE reads the queries: its bias is made anew for each image, which costs time and memory"
@@ -106,6 +121,9 @@ def report(model: nn.Module) -> Report:
         prefix_tokens=attachment.branches[0].prefix,
         prefix=attachment.spec["prefix"],
         keep_own=attachment.spec["keep_own"],
+        explained=min(host.explained, default=None),
+        moved=None if host.moved is None else host.moved.relative,
+        agreement=None if host.moved is None else host.moved.agreement,
         notes=notes,
     )
 

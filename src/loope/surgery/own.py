@@ -1,0 +1,99 @@
+"""`attach(..., init="own")`: another encoder starts from what the model's own encoding does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from loope.core.errors import LoopeError, require
+from loope.encoders import PositionalEncoder
+from loope.encoders.base import encoder_class
+from loope.surgery.adapters.base import Branch
+
+Chosen = list[tuple[str, dict[str, Any]]]
+
+
+class Moved(NamedTuple):
+    """How far a model's output moved on a batch.
+
+    Attributes:
+        relative: root mean square of the change, over that of the output.
+        agreement: share of the images with the same largest logit.
+    """
+
+    relative: float
+    agreement: float
+
+
+def own_start(branches: Sequence[Branch], chosen: Chosen) -> tuple[Chosen, bool]:
+    """Return the encoders with the options that let them imitate the model's own table, and whether they can.
+
+    Raises:
+        LoopeError: if there are several encoders, or nothing of the model's own to start from.
+    """
+    require(len(chosen) == 1, "`init='own'` starts one encoder from the model's own; attach one at a time.")
+    name, options = chosen[0]
+    cls = encoder_class(name)
+    own = [slot.value is not None for branch in branches for slot in branch.slots]
+    require(
+        any(own),
+        "`init='own'` starts from the model's own position encoding, and this model has none; leave init out.",
+    )
+    if cls.hooks() != ("embed",) or not cls.imitates or not all(_has_table(branch) for branch in branches):
+        return chosen, False
+    for branch in branches:
+        require(
+            bool(own_table(branch).any()),
+            "`init='own'` starts from the model's own position table, which is all zeros here; load pretrained weights "
+            "first, or leave init out.",
+        )
+    return [(name, {**cls.own_options(options), **options})], True
+
+
+def _has_table(branch: Branch) -> bool:
+    """Return whether the branch's own encoding is a table and nothing else."""
+    return (
+        branch.table is not None
+        and branch.table.value is not None
+        and not any(slot.value is not None for slot in branch.own)
+    )
+
+
+def own_table(branch: Branch) -> Tensor:
+    """Return the model's own vectors of the patches, `(N, D)`."""
+    require(branch.table is not None, "This model has no position table of its own.")
+    table: Tensor = branch.table.value  # type: ignore[union-attr]
+    return table.detach()[0, branch.table_prefix :]
+
+
+def fit_own_table(branch: Branch, encoder: PositionalEncoder) -> float:
+    """Fit an encoder to the model's own table, and return the share of it that is explained."""
+    table = own_table(branch)
+    require(bool(table.isfinite().all()), "The model's own position table has NaN or infinite values.")
+    return encoder.fit(table)
+
+
+@torch.no_grad()
+def output_of(model: nn.Module, images: Tensor) -> Tensor:
+    """Return the model's output on a batch in eval mode: logits, or the first of several outputs."""
+    training = model.training
+    try:
+        made = model.eval()(images)
+    except LoopeError:
+        raise
+    except Exception as error:
+        raise LoopeError(f"The model cannot take these images: {type(error).__name__}: {str(error)[:300]}") from error
+    finally:
+        model.train(training)
+    while not isinstance(made, Tensor):
+        made = made.logits if hasattr(made, "logits") else made[0]
+    return made.float()
+
+
+def compare_outputs(before: Tensor, after: Tensor) -> Moved:
+    """Return how far an output moved."""
+    same = before.flatten(1).argmax(-1) == after.flatten(1).argmax(-1)
+    return Moved(float((after - before).norm() / before.norm()), float(same.float().mean()))
