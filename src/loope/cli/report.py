@@ -9,14 +9,17 @@ import typer
 
 from loope.cli.options import (
     OUT,
+    ClassesOption,
     EpochsOption,
     OnlyOption,
     OutOption,
     PresetOption,
     SeedsOption,
+    SkipBadImagesOption,
     TableArgument,
     busy,
     read_seeds,
+    read_table,
 )
 from loope.core.errors import require
 from loope.core.text import printable
@@ -28,6 +31,8 @@ def report(
     only: OnlyOption = None,
     epochs: EpochsOption = None,
     seeds: SeedsOption = "0",
+    classes: ClassesOption = None,
+    skip_bad_images: SkipBadImagesOption = False,
     file_format: Annotated[str, typer.Option("--format", help="md, html, latex, csv or json.")] = "md",
     out: OutOption = OUT,
     to: Annotated[Path | None, typer.Option(help="File to write, - for stdout; by default in --out.")] = None,
@@ -45,10 +50,10 @@ def report(
     from loope.lab.experiments.report import write_report
     from loope.lab.experiments.results import Results
     from loope.lab.experiments.results_table import make_results_table
-    from loope.lab.experiments.table import get_table
     from loope.lab.reports.results_table import render
 
-    found, numbers = get_table(table).with_epochs(epochs).narrowed(*(only or ())), read_seeds(seeds)
+    found = read_table(table, epochs, classes, skip_bad_images).narrowed(*(only or ()))
+    numbers = read_seeds(seeds)
     found.select(preset)  # fail early for an unknown preset
     if to == Path("-"):
         shown = make_results_table(found, preset, numbers, Results.in_folder(out / "runs"))

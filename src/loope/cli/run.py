@@ -11,16 +11,19 @@ import typer
 from loope.cli.options import (
     MOST_JOBS,
     OUT,
+    ClassesOption,
     EpochsOption,
     JsonOption,
     OnlyOption,
     OutOption,
     PresetOption,
     SeedsOption,
+    SkipBadImagesOption,
     TableArgument,
     busy,
     read_resources,
     read_seeds,
+    read_table,
 )
 from loope.cli.text import as_text
 from loope.core.errors import require
@@ -57,12 +60,8 @@ def run(
     out: OutOption = OUT,
     data: Annotated[Path | None, typer.Option(help="Folder of the datasets; by default LOOPE_DATA.")] = None,
     download: Annotated[bool, typer.Option("--download", help="Download missing datasets.")] = False,
-    classes: Annotated[
-        Path | None, typer.Option(help="File with the 100 classes of ImageNet-100, one per line.")
-    ] = None,
-    skip_bad_images: Annotated[
-        bool, typer.Option("--skip-bad-images", help="Skip and count unreadable images.")
-    ] = False,
+    classes: ClassesOption = None,
+    skip_bad_images: SkipBadImagesOption = False,
     tracker: Annotated[
         list[str] | None, typer.Option(help="tensorboard, wandb, mlflow or trackio. Repeatable.")
     ] = None,
@@ -87,17 +86,15 @@ def run(
     from loope.lab.executors import create_executor
     from loope.lab.experiments.settings import Settings
     from loope.lab.experiments.sweep import run_sweep
-    from loope.lab.experiments.table import get_table
 
     first = os.environ.get("RANK", "0") == "0"  # of the processes that share a run, only one prints
     console = Console(stderr=as_json, quiet=not first)
-    found, numbers = get_table(table).with_epochs(epochs).narrowed(*(only or ())), read_seeds(seeds)
+    found = read_table(table, epochs, classes, skip_bad_images).narrowed(*(only or ()))
+    numbers = read_seeds(seeds)
     runs = [entry.run.with_seed(seed) for entry in found.select(preset) for seed in numbers]
     settings = Settings(
         data=str(data) if data else None,
         download=download,
-        classes=str(classes) if classes else None,
-        skip_bad_images=skip_bad_images,
         trackers=tuple(tracker) if tracker else () if preset == "smoke" else None,
         progress=False,
     )

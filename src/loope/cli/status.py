@@ -8,14 +8,17 @@ import typer
 
 from loope.cli.options import (
     OUT,
+    ClassesOption,
     EpochsOption,
     JsonOption,
     OnlyOption,
     OutOption,
     PresetOption,
     SeedsOption,
+    SkipBadImagesOption,
     complete_table,
     read_seeds,
+    read_table,
 )
 from loope.cli.text import as_text
 from loope.core.errors import require
@@ -31,6 +34,8 @@ def status(
     only: OnlyOption = None,
     epochs: EpochsOption = None,
     seeds: SeedsOption = "0",
+    classes: ClassesOption = None,
+    skip_bad_images: SkipBadImagesOption = False,
     out: OutOption = OUT,
     as_json: JsonOption = False,
 ) -> None:
@@ -43,13 +48,13 @@ def status(
     from rich.table import Table
 
     from loope.lab.experiments.results import STATES, statuses
-    from loope.lab.experiments.table import get_table, table_names
+    from loope.lab.experiments.table import table_names
 
     require(table is not None or not only, "--only selects rows of one table; name the table too.")
     numbers = read_seeds(seeds)
     progress = {}
     for name in [table] if table else table_names():
-        entries = get_table(name).with_epochs(epochs).select(preset, *(only or ()))
+        entries = read_table(name, epochs, classes, skip_bad_images).select(preset, *(only or ()))
         progress[name] = statuses([entry.run.with_seed(seed) for entry in entries for seed in numbers], out / "runs")
     if as_json:
         rows = [

@@ -3,8 +3,7 @@
 import pytest
 
 from loope.core import hub, packages
-from loope.lab.data.images import catalog
-from loope.lab.experiments import preflight
+from loope.lab.experiments import preflight, sources
 from loope.lab.experiments.preflight import obstacles
 from loope.lab.experiments.presets import measured
 from loope.lab.experiments.settings import Settings
@@ -26,9 +25,9 @@ def test_smoke_runs_need_nothing_from_outside(table, monkeypatch):
 
 def test_data_is_looked_for_once(monkeypatch):
     asked = []
-    load = catalog.load_images
+    load = sources.load_images
     monkeypatch.setattr(
-        catalog, "load_images", lambda name, *args, **more: asked.append(name) or load(name, *args, **more)
+        sources, "load_images", lambda name, *args, **more: asked.append(name) or load(name, *args, **more)
     )
     monkeypatch.delenv("LOOPE_DATA", raising=False)
     runs = runs_of("table1", "laptop", "Oxford*")

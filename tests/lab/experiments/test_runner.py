@@ -129,7 +129,8 @@ def test_bad_images_in_every_part_are_skipped_and_counted(tmp_path):
         (part.reader.folder / part.reader.names[0]).write_text("<html>404</html>")
     with pytest.raises(loope.LoopeError, match="Cannot read the image"):
         execute(run.to_json(), str(tmp_path), dataclasses.replace(HERE, data=str(data)))
-    execute(run.to_json(), str(tmp_path), dataclasses.replace(HERE, data=str(data), skip_bad_images=True))
+    run = run.with_images(None, skip_bad_images=True)
+    execute(run.to_json(), str(tmp_path), dataclasses.replace(HERE, data=str(data)))
     result = read_result(folder_of(run, tmp_path))
     assert result["bad_images"] == {"train": 1, "valid": 1, "test": 1}
     assert result["samples"] == {"train": 20, "valid": 2, "test": 8}  # whole batches of the 22 for training
@@ -171,6 +172,17 @@ def test_a_share_of_each_class_is_a_quarter_for_validation(tmp_path):
     )  # fmt: skip
     found = load_data(run, dataclasses.replace(HERE, data=str(tmp_path)))
     assert [part.samples for part in (found.train, found.valid, found.test)] == [16, 4, 16]
+
+
+def test_chosen_classes_are_those_of_the_run(tmp_path):
+    write_folders(tmp_path / "imagenet", ["n1", "n2", "n3"], {"train": 10, "val": 4})
+    run = image_run("laptop", "ViT-Base", "ImageNet-100", "gilbert", size=32).with_images(["n3", "n1"], False)
+    run = dataclasses.replace(run, recipe=Recipe(epochs=1, batch_size=4))
+    found = load_data(run, dataclasses.replace(HERE, data=str(tmp_path)))
+    assert found.outputs == 2
+    assert found.test.samples == 8
+    with pytest.raises(loope.LoopeError, match="ImageNet-1k is not in"):
+        load_data(run, dataclasses.replace(HERE, data=str(tmp_path / "nowhere")))
 
 
 def test_a_full_disk_is_the_error_that_is_told(tmp_path, monkeypatch):

@@ -106,6 +106,14 @@ def test_the_paper_preset_is_the_published_protocol():
     assert probe.model.name.startswith("deit_base")
 
 
+@every_table
+@every_preset
+def test_no_run_is_written_in_two_ways(name, preset):
+    """`loope tables` counts runs without their keys, which need torch."""
+    runs = {entry.run for entry in get_table(name).entries(preset)}
+    assert len({run.key for run in runs}) == len(runs)
+
+
 def test_tables_share_runs():
     """The same run under two tables has one folder, so it is done once."""
     table4 = {entry.run.key for entry in get_table("table4").entries("laptop")}
@@ -123,6 +131,13 @@ def test_runs_of_another_length_are_other_runs():
     assert table.with_epochs(None) is table
     untrained = get_table("table5")
     assert untrained.with_epochs(3).entries("paper") == untrained.entries("paper")
+
+
+def test_a_class_list_goes_with_imagenet_100():
+    table = get_table("scratch").with_images(["n1"], False)
+    assert all(entry.run.data.options["classes"] == ["n1"] for entry in table.entries("paper"))
+    with pytest.raises(loope.LoopeError, match="ImageNet-100"):
+        get_table("table1").with_images(["n1"], False).select("paper")
 
 
 def test_only_chooses_by_row_column_model_and_encoder():

@@ -65,9 +65,9 @@ def _data(run: Run, settings: Settings) -> str | None:
         from loope.lab.experiments.segmentation import PARTS
 
         return _told(partial(PARTS[name], run, settings))
-    from loope.lab.data.images.catalog import load_images
+    from loope.lab.experiments.sources import find_images
 
-    return _told(partial(load_images, name, settings.data, download=settings.download, classes=settings.classes))
+    return _told(partial(find_images, run, settings))
 
 
 def _weights(model: str) -> str | None:

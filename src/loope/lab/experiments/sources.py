@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from loope.core.errors import one_of, require
 from loope.lab.data.batches import Fingerprinted, Source
-from loope.lab.data.images.catalog import load_images
+from loope.lab.data.images.catalog import how_to_get, load_images
 from loope.lab.data.images.collection import Images
+from loope.lab.data.images.layouts import read_folders
 from loope.lab.data.images.source import ImageSource
 from loope.lab.data.three_cell import ThreeCellSource
 from loope.lab.engine.tasks import Bits, Classification
@@ -58,15 +61,28 @@ def three_cell(run: Run, settings: Settings) -> RunData:
 
 def images(run: Run, settings: Settings) -> RunData:
     """Load photographs with one class each."""
-    found = load_images(run.data.name, settings.data, download=settings.download, classes=settings.classes)
     # The split is the same for every seed.
-    parts = found.split(run.data.options.get("split", "80-10-10"), seed=0)
+    parts = find_images(run, settings).split(run.data.options.get("split", "80-10-10"), seed=0)
     share = run.data.options.get("per_class")
     if share is not None:
         # A quarter for validation, which is evaluated every epoch.
         most = {name: max(1, share // 4) if name == "valid" else share for name in parts}
         parts = {name: _first_of_each_class(part, most[name]) for name, part in parts.items()}
     return _photographs(run, settings, parts)
+
+
+def find_images(run: Run, settings: Settings) -> Images:
+    """Find the photographs of a run, without decoding them.
+
+    Raises:
+        LoopeError: if they are missing.
+    """
+    classes = run.data.options.get("classes")
+    if classes is None:
+        return load_images(run.data.name, settings.data, download=settings.download)
+    root = Path(settings.data or os.environ.get("LOOPE_DATA") or "DATA")
+    require((root / "imagenet").is_dir(), f"ImageNet-1k is not in {root}. {how_to_get('imagenet', root)}")
+    return read_folders(root / "imagenet", "train", "val", classes)
 
 
 def synthetic(run: Run, settings: Settings) -> RunData:
@@ -89,7 +105,7 @@ def _photographs(run: Run, settings: Settings, parts: dict[str, Images]) -> RunD
         "preparation": preparation(run.model.name, image_size(run)),
         "seed": run.seed,
         "workers": settings.workers,
-        "skip_bad_images": settings.skip_bad_images,
+        "skip_bad_images": run.data.options.get("skip_bad_images", False),
     }
     train = ImageSource(
         parts["train"], train=True, augment=recipe.augment, mixup=recipe.mixup, cutmix=recipe.cutmix, **loading
