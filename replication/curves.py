@@ -6,10 +6,11 @@ from functools import partial
 import torch
 
 import loope
-from loope.lab.experiments.build import build_model
+from loope.lab.experiments.settings import Settings
 from loope.lab.experiments.statistics import over_seeds
 from loope.lab.experiments.table import get_table
 from loope.lab.experiments.tables import alignment
+from loope.lab.experiments.three_cell import ThreeCellProbe
 from loope.three_cell.bits import TASKS
 from replication.figures import NONE_DONE
 from replication.plan import EARLIER, FIVE, LARGE_EPOCHS, LONG, OTHERS
@@ -80,8 +81,8 @@ def beginnings() -> str:
     probe = loope.ThreeCell(size=8, grid=7, cell=4)
     images = torch.stack([probe[number][0] for number in range(8)])
     for entry in get_table("table4").narrowed(*FIVE, *OTHERS, *EARLIER).entries("laptop"):
-        found = (each for each in build_model(entry.run, 6).modules() if isinstance(each, loope.PositionalEncoder))
-        encoder = next(found, None)
+        model = ThreeCellProbe(entry.run, Settings()).build_model()
+        encoder = next((each for each in model.modules() if isinstance(each, loope.PositionalEncoder)), None)
         if encoder and "embed" in encoder.hooks() and (entry.row, "Average") in cells:
             with torch.no_grad():
                 vectors = encoder(images)

@@ -16,6 +16,7 @@ from loope.cli.main import app
 from loope.core.errors import LoopeError
 from loope.lab.experiments import preflight
 from loope.lab.experiments import runner as runner_of_runs
+from loope.lab.experiments.measurement import Measurement
 from loope.lab.experiments.presets import three_cell_run
 from loope.lab.experiments.results import folder_of
 from loope.surgery import load
@@ -113,10 +114,10 @@ def test_run_prints_its_table_as_json_and_nothing_else(tmp_path):
 
 
 def test_a_failed_run_is_told_and_gives_exit_code_1(tmp_path, monkeypatch):
-    def broken(run, folder):
+    def broken(self, folder):
         raise ZeroDivisionError("no such luck")
 
-    monkeypatch.setattr(runner_of_runs, "_measure", broken)
+    monkeypatch.setattr(Measurement, "execute", broken)
     words = ("--preset", "smoke", "--only", "Static", "--out", tmp_path)
     shown = loope("run", "table5", *words, "--on", "here", code=1)
     assert "failed" in shown

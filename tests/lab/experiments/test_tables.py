@@ -6,7 +6,8 @@ import pytest
 import timm
 
 import loope
-from loope.lab.experiments import names, sources
+from loope.lab.experiments import names
+from loope.lab.experiments.runner import EXPERIMENTS
 from loope.lab.experiments.table import PRESETS, get_table, table_names
 
 every_table = pytest.mark.parametrize("name", table_names())
@@ -65,7 +66,7 @@ def test_runs_name_encoders_data_and_models_that_exist(name, preset):
     for entry in get_table(name).entries(preset):
         run = entry.run
         assert run.encoder.name in {"own", *loope.list_encoders()}
-        assert run.data.name in {"grid", *sources.LOADERS}
+        assert run.data.name in EXPERIMENTS
         model = run.model.options.get("backbone", run.model.name)
         if run.model.weights == "pretrained":
             tagged = timm.list_pretrained(f"{model}*")

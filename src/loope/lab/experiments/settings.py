@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
-
-import torch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,8 +22,3 @@ class Settings:
     workers: int | None = None
     trackers: tuple[str, ...] | None = None
     progress: bool = True
-
-    @staticmethod
-    def device() -> Any:
-        """Return the device on which computed batches are made."""
-        return "cuda" if torch.cuda.is_available() else None
