@@ -7,9 +7,9 @@ from pathlib import Path
 
 from loope.core.files import write_atomic
 from loope.lab.experiments.figures import DRAWINGS
-from loope.lab.experiments.results_table import make_results_table
+from loope.lab.experiments.report import make_results_table
 from loope.lab.experiments.table import get_table
-from loope.lab.reports.results_table import markdown
+from loope.lab.reports.formats import markdown
 from loope.plots import png
 from replication import results
 from replication.plan import EARLIER, FIVE, LARGE, LARGE_EPOCHS, LONG, OTHERS, STUCK

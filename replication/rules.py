@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from pandas import DataFrame, Series
 
-from loope.lab.experiments.sensitivity import sensitivity
 from loope.lab.experiments.statistics import Difference, holm, over_seeds, paired, rank_correlation, rank_interval
 from loope.lab.experiments.tables import table6
 from loope.three_cell.bits import by_task
@@ -90,7 +89,7 @@ def sensitivities(default: bool = False) -> DataFrame:
     found = {}
     for column in table6.COLUMNS:
         outputs = DataFrame({row: cells[row, column] / 100 for row in table6.SETS}).dropna()
-        found[column] = outputs.apply(lambda each: sensitivity(each.tolist(), names, width), axis=1)
+        found[column] = outputs.apply(lambda each: table6.sensitivity(each.tolist(), names, width), axis=1)
     return DataFrame(found)
 
 

@@ -47,10 +47,9 @@ def report(
     from loope.core.packages import require_packages
 
     require_packages("A report", "train", "pandas", "scipy")
-    from loope.lab.experiments.report import write_report
+    from loope.lab.experiments.report import make_results_table, write_report
     from loope.lab.experiments.results import Results
-    from loope.lab.experiments.results_table import make_results_table
-    from loope.lab.reports.results_table import render
+    from loope.lab.reports.formats import render
 
     found = read_table(table, epochs, classes, skip_bad_images).narrowed(*(only or ()))
     numbers = read_seeds(seeds)

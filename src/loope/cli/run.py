@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from loope.lab.experiments.results import Status
     from loope.lab.experiments.settings import Settings
     from loope.lab.experiments.spec import Run
-    from loope.lab.reports.results_table import ResultsTable
+    from loope.lab.reports.formats import ResultsTable
 
 RUNNING_ELSEWHERE = 3  # exit code: nothing failed, but another process is training a run
 
@@ -108,9 +108,9 @@ def run(
         RunProgress(console, runs, out) as show,
     ):
         outcome = run_sweep([run for run in runs if run not in blocked], out / "runs", executor, settings, show)
+    from loope.lab.experiments.report import make_results_table
     from loope.lab.experiments.results import Results
-    from loope.lab.experiments.results_table import make_results_table
-    from loope.lab.reports.results_table import render
+    from loope.lab.reports.formats import render
 
     sheet = make_results_table(found, preset, numbers, Results.in_folder(out / "runs"))
     if as_json and first:

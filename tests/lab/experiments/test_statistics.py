@@ -8,9 +8,9 @@ from scipy import stats
 
 import loope
 from loope.encoders.frequencies import frequency_set
-from loope.lab.experiments.sensitivity import relative_changes, sensitivity
 from loope.lab.experiments.statistics import holm, over_seeds, paired, rank_correlation, rank_interval
 from loope.lab.experiments.tables import alignment, table6
+from loope.lab.experiments.tables.table6 import relative_changes, sensitivity
 
 
 @pytest.mark.parametrize("count", [2, 3, 5, 10, 21, 40])

@@ -16,8 +16,8 @@ from loope.lab.engine.signals import Interrupted
 from loope.lab.executors import create_executor
 from loope.lab.experiments import runner
 from loope.lab.experiments.presets import measured, three_cell_run
+from loope.lab.experiments.report import make_results_table
 from loope.lab.experiments.results import RESULT, Results, folder_of, read_result
-from loope.lab.experiments.results_table import make_results_table
 from loope.lab.experiments.settings import Settings
 from loope.lab.experiments.spec import Encoder
 from loope.lab.experiments.sweep import run_sweep

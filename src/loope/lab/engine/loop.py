@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
@@ -207,7 +207,7 @@ class Loop:
 
     def _write(self) -> None:
         tensors = {"weights": self.model.state_dict(), "optimizer": state_tensors(self._optimizer, self.model)}
-        self.checkpoints.write(self.state.name, self.state.to_json(), tensors)
+        self.checkpoints.write(self.state.name, asdict(self.state), tensors)
 
     def _check(self, good: bool, what: str, step: int) -> None:
         if not good:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,7 @@ def train(
 
     def begin() -> tuple[Saved | None, dict[str, Any]]:
         identity = {
-            "recipe": recipe.to_json(),
+            "recipe": asdict(recipe),
             "seed": seed,
             "training samples": train_source.samples,
             "validation samples": valid_source.samples,
@@ -120,7 +121,7 @@ def train(
         )
         if saved:
             loop.restore(saved)
-        settings = {**recipe.to_json(), "seed": seed}
+        settings = {**asdict(recipe), "seed": seed}
         tracking.begin(distributed.accelerator, name or folder.name, folder / "trackers", settings, loop.done)
         stack.callback(tracking.end, distributed.accelerator)
         stack.enter_context(display)
