@@ -96,7 +96,6 @@ def run(
         data=str(data) if data else None,
         download=download,
         trackers=tuple(tracker) if tracker else () if preset == "smoke" else None,
-        progress=False,
     )
     place, options = on or _default_place(preset), read_resources(resource or [])
     blocked = _obstacles(runs, out, settings) if place in ("local", "here") else {}  # other machines cannot be checked

@@ -22,7 +22,7 @@ from loope.lab.experiments.timm_models import create_timm, local_weights
 from tests.lab.data.dataset_files import write_folders
 from tests.weights import weights
 
-HERE = Settings(workers=0, progress=False)
+HERE = Settings(workers=0)
 
 
 def do(run, out):

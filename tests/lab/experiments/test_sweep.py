@@ -23,7 +23,7 @@ from loope.lab.experiments.spec import Encoder
 from loope.lab.experiments.sweep import run_sweep
 from loope.lab.experiments.table import PRESETS, get_table, table_names
 
-HERE = Settings(workers=0, progress=False)
+HERE = Settings(workers=0)
 
 
 def bad(run):

@@ -60,7 +60,7 @@ def train(
             epoch ends with a checkpoint.
         checkpoint_steps: also write a checkpoint every `checkpoint_steps` steps of an epoch.
         trackers: "tensorboard", "wandb", "mlflow" or "trackio"; by default TensorBoard, if installed.
-        progress: show bars, or lines without a terminal; or a file that another process reads.
+        progress: print lines on stderr; or a file that another process reads.
 
     Raises:
         Interrupted: after Ctrl-C or SIGTERM, once the step is finished and saved.
@@ -124,7 +124,7 @@ def train(
         settings = {**asdict(recipe), "seed": seed}
         tracking.begin(distributed.accelerator, name or folder.name, folder / "trackers", settings, loop.done)
         stack.callback(tracking.end, distributed.accelerator)
-        stack.enter_context(display)
+        stack.callback(display.close)
         loop.run()
         return _result(distributed, checkpoints, state, steps, images)
 

@@ -109,7 +109,7 @@ class Training(Experiment):
             seed=run.seed,
             name=run.name,
             trackers=self.settings.trackers,
-            progress=self.settings.progress or folder / PROGRESS,
+            progress=folder / PROGRESS,
         )
         tested = evaluate(model, self.task, sources["test"], precision=self.recipe.precision)
         images = next(iter(sources["test"].batches(0)))[0][:IMAGES_MEASURED]

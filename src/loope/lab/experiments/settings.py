@@ -14,11 +14,9 @@ class Settings:
         download: download missing data sets, if possible.
         workers: data loader workers; None to choose automatically.
         trackers: experiment trackers; None for TensorBoard, if installed.
-        progress: whether a run shows progress bars; otherwise it writes progress to a file in its folder.
     """
 
     data: str | None = None
     download: bool = False
     workers: int | None = None
     trackers: tuple[str, ...] | None = None
-    progress: bool = True

@@ -110,8 +110,13 @@ class Run:
         """Return the run with another number of epochs and proportional warmup; measurements are unchanged."""
         if self.recipe is None:
             return self
-        warmup = self.recipe.warmup * epochs / self.recipe.epochs
-        return dataclasses.replace(self, recipe=dataclasses.replace(self.recipe, epochs=epochs, warmup=warmup))
+        return self.with_recipe(epochs=epochs, warmup=self.recipe.warmup * epochs / self.recipe.epochs)
+
+    def with_recipe(self, **changes: Any) -> Run:
+        """Return the run with these fields of its recipe changed."""
+        require(self.recipe is not None, f"A measurement of {self.encoder.name!r} has no recipe.")
+        assert self.recipe is not None  # noqa: S101  (for the type checker)
+        return dataclasses.replace(self, recipe=dataclasses.replace(self.recipe, **changes))
 
     def with_images(self, classes: Sequence[str] | None, skip_bad_images: bool) -> Run:
         """Return the run with these classes of ImageNet-100 and bad photographs skipped; other data is unchanged."""
