@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+
+from pandas import DataFrame
 
 from loope.core.files import write_atomic
 from loope.lab.experiments.figures import draw
@@ -69,25 +72,20 @@ def _cell(table: Table, column: Column, row: str, found: dict[str, dict[str, Mea
 
 
 def _with_best(table: Table, cells: dict[str, list[Cell]]) -> dict[str, list[Cell]]:
-    """Mark our best number in each row or column."""
+    """Mark our best number in each row or column that has several; equal displayed numbers are equally good."""
     rated = [column.best for column in table.columns]
-    marked = {row: list(line) for row, line in cells.items()}
-    places = [(row, number) for row in cells for number in range(len(rated)) if rated[number]]
-    groups: dict[object, list[tuple[str, int]]] = {}
-    for row, number in places:
-        if cells[row][number].ours is not None:
-            groups.setdefault(row if table.across else number, []).append((row, number))
-    for group in groups.values():
-        top = max(_shown(cells[row][number]) for row, number in group)
-        for row, number in group:
-            if _shown(cells[row][number]) == top and len(group) > 1:
-                marked[row][number] = replace(cells[row][number], best=True)
-    return marked
-
-
-def _shown(cell: Cell) -> float:
-    """Return the number as displayed: equal displayed numbers are equally good."""
-    return round(cell.ours or 0.0, cell.digits)
+    lines = {
+        row: [round(cell.ours, cell.digits) if cell.ours is not None and mark else math.nan
+              for cell, mark in zip(line, rated, strict=True)]
+        for row, line in cells.items()
+    }  # fmt: skip
+    shown = DataFrame.from_dict(lines, orient="index")
+    over, along = (1, 0) if table.across else (0, 1)
+    best = shown.eq(shown.max(axis=over).where(shown.count(axis=over) > 1), axis=along)
+    return {
+        row: [replace(cell, best=bool(mark)) for cell, mark in zip(line, best.loc[row], strict=True)]
+        for row, line in cells.items()
+    }
 
 
 def _derived(table: Table, found: dict[str, dict[str, Mean]], preset: str) -> list[tuple[str, list[Cell]]]:
