@@ -20,8 +20,8 @@ from pathlib import Path
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from loope.lab.data.segmentation import CamVid
-from loope.lab.experiments.build import build_model
+from loope.lab.experiments.runner import create_experiment
+from loope.lab.experiments.settings import Settings
 from loope.lab.experiments.spec import Run
 from loope.lab.experiments.table import get_table, table_names
 
@@ -53,8 +53,10 @@ def shape(run: Run) -> tuple[int, int]:
 def seconds(run: Run, repeats: int) -> tuple[float, float]:
     """Of an image in training and in a test."""
     recipe = run.recipe
-    classes = CamVid.labels if run.data.name == "camvid" else 100
-    model = build_model(dataclasses.replace(run, model=dataclasses.replace(run.model, weights="scratch")), classes)
+    scratch = dataclasses.replace(run, model=dataclasses.replace(run.model, weights="scratch"))
+    experiment = create_experiment(scratch, Settings())
+    experiment.outputs = 100  # whatever the data, which need not be here
+    model = experiment.build_model()
     optimizer = torch.optim.AdamW([each for each in model.parameters() if each.requires_grad])
     images = torch.randn(recipe.batch_size, 3, *shape(run))
 

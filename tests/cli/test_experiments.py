@@ -16,6 +16,7 @@ from loope.cli.main import app
 from loope.core.errors import LoopeError
 from loope.lab.experiments import preflight
 from loope.lab.experiments import runner as runner_of_runs
+from loope.lab.experiments.measurement import Measurement
 from loope.lab.experiments.presets import three_cell_run
 from loope.lab.experiments.results import folder_of
 from loope.surgery import load
@@ -73,6 +74,30 @@ def test_run_status_and_report(tmp_path):
         assert "Static" in path.read_text()
 
 
+def test_runs_on_other_classes_or_with_skipped_images_are_other_runs(tmp_path):
+    lists = [tmp_path / "a.txt", tmp_path / "b.txt"]
+    for first, path in enumerate(lists):
+        path.write_text("\n".join(f"n{number}" for number in range(first, first + 100)))
+    choices = [(), ("--skip-bad-images",), *(("--classes", path) for path in lists)]
+    words = ("status", "scratch", "--only", "ViT-Base | LOOPE*", "--out", tmp_path, "--json")
+
+    def look(*choice):
+        (row,) = json.loads(loope(*words, *choice))
+        return row
+
+    names = [look(*choice)["run"] for choice in choices]
+    assert len(set(names)) == len(choices)
+    folder = tmp_path / "runs" / names[2]
+    folder.mkdir(parents=True)
+    (folder / "run.json").write_text(json.dumps({"metrics": {"best_top1": 0.5}}))
+    assert [look(*choice)["state"] for choice in choices] == ["waiting", "waiting", "done", "waiting"]
+    shown = loope("report", *words[1:-1], "--classes", lists[0], "--format", "csv", "--to", "-")
+    assert "ViT-Base,LOOPE,50,," in shown
+    lists[0].write_text("n1")
+    with pytest.raises(LoopeError, match="100 classes, got 1"):
+        look("--classes", lists[0])
+
+
 def test_run_prints_its_table_as_json_and_nothing_else(tmp_path):
     words = ["run", "table5", "--out", tmp_path, "--preset", "smoke", "--only", "Static", "--on", "here", "--json"]
     done = runner.invoke(app, [str(word) for word in words])
@@ -89,10 +114,10 @@ def test_run_prints_its_table_as_json_and_nothing_else(tmp_path):
 
 
 def test_a_failed_run_is_told_and_gives_exit_code_1(tmp_path, monkeypatch):
-    def broken(run, folder):
+    def broken(self, folder):
         raise ZeroDivisionError("no such luck")
 
-    monkeypatch.setattr(runner_of_runs, "_measure", broken)
+    monkeypatch.setattr(Measurement, "execute", broken)
     words = ("--preset", "smoke", "--only", "Static", "--out", tmp_path)
     shown = loope("run", "table5", *words, "--on", "here", code=1)
     assert "failed" in shown
