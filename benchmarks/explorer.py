@@ -12,7 +12,7 @@ from playwright.sync_api import Page
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from tests.explorer.servers import CHROMIUM, browser, explorer
+from docs.build_explorer import CHROMIUM, browser, explorer
 
 CLAIM = 30  # ms
 MOVES = 120
