@@ -14,6 +14,8 @@ from typer.testing import CliRunner
 
 from loope.cli.main import app
 from loope.core.errors import LoopeError
+from loope.lab import executors
+from loope.lab.executors import create_executor
 from loope.lab.experiments import preflight
 from loope.lab.experiments import runner as runner_of_runs
 from loope.lab.experiments.presets import three_cell_run
@@ -167,7 +169,10 @@ def test_bad_input():
         loope("run", "table5", "--on", "moon")
 
 
-def test_the_demo_writes_a_report_that_opens_offline(tmp_path):
+@pytest.mark.parametrize("on", ["here", pytest.param("local", marks=pytest.mark.slow)])
+def test_the_demo_writes_a_report_that_opens_offline(tmp_path, monkeypatch, on):
+    if on == "here":  # a process for each run takes four times as long
+        monkeypatch.setattr(executors, "create_executor", lambda on, jobs: create_executor("here"))
     shown = loope("demo", "--smoke", "--out", tmp_path, "--jobs", 2)
     assert "Report with figures" in shown
     page = (tmp_path / "report.html").read_text()
@@ -187,8 +192,9 @@ def test_the_demo_writes_a_report_that_opens_offline(tmp_path):
     assert next(model.parameters()).dtype == torch.float16
 
 
+@pytest.mark.slow  # tests/lab/engine/test_distributed.py trains in two processes, too
 def test_two_processes_share_each_run(tmp_path):
-    """As docs/scaling.md has it for several GPUs, on CPUs."""
+    """The command of docs/scaling.md for several GPUs, on CPUs."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "-m", "loope"]
     words = ["run", "table4", "--preset", "smoke", "--only", "Static |*", "--only", "LOOPE |*", "--out", str(tmp_path)]
     done = subprocess.run([*command, *words], capture_output=True, text=True, timeout=300, check=False)
@@ -206,8 +212,9 @@ def test_two_processes_share_each_run(tmp_path):
         )
 
 
-def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
-    """A real process, interrupted while its runs train: they save, and the next call goes on."""
+@pytest.mark.slow  # tests/lab/engine/test_executors.py interrupts processes, too
+def test_ctrl_c_saves_and_says_how_to_resume(tmp_path):
+    """Interrupt a process while its runs train: they save, and the message says how to resume."""
     words = ["demo", "--out", str(tmp_path), "--jobs", "2"]
     process = subprocess.Popen([sys.executable, "-m", "loope", *words], stdout=subprocess.PIPE, text=True)
     try:
