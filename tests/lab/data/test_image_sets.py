@@ -109,10 +109,10 @@ def test_a_class_list_goes_with_imagenet100(tmp_path):
         ("imagenet100", ["15 GB", "https://image-net.org/download", "{}/imagenet100 with", "--classes FILE"]),
     ],
 )
-def test_missing_data_says_what_to_get_and_where_to_put_it(tmp_path, monkeypatch, name, told):
+def test_missing_data_says_what_to_get_and_where_to_put_it(tmp_path, monkeypatch, name, mentioned):
     with pytest.raises(LoopeError) as error:
         load_images(name, tmp_path)
-    for part in ("is not in", *told):
+    for part in ("is not in", *mentioned):
         assert part.format(tmp_path) in str(error.value)
     assert ("--download" in str(error.value)) == (name in ("pets", "cifar100"))
     monkeypatch.delenv("LOOPE_DATA", raising=False)
