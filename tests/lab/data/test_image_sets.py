@@ -200,7 +200,7 @@ def test_cifar100_is_downloaded_on_request_and_not_unpickled(tmp_path, server, m
     monkeypatch.setattr(tv.CIFAR100, "tgz_md5", checksum)
     assert len(load_images("cifar100", root, download=True)) == 6
     (tmp_path / "served" / "c.tar.gz").unlink()
-    assert len(load_images("cifar100", root, download=True)) == 6  # it is there
+    assert len(load_images("cifar100", root, download=True)) == 6  # already downloaded
 
 
 def test_pets_are_downloaded_on_request(tmp_path, server, monkeypatch):
