@@ -98,7 +98,7 @@ def test_a_class_list_goes_with_imagenet100(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "mentioned"),
     [
         ("pets", ["0.8 GB", "https://www.robots.ox.ac.uk/~vgg/data/pets", "{}/oxford-iiit-pet with", "--download"]),
         (
