@@ -52,7 +52,7 @@ class Sinusoid(StaticTable):
             require(
                 self.order.grid == grid,
                 f"The order given is for a grid of {self.order.grid} cells, got {grid}; give an order by name "
-                "(`register_order` names one's own) to use it on every grid.",
+                "(register your own with `register_order`) to use it on every grid.",
             )
             return self.order
         return create_order(self.order, *grid)
