@@ -18,9 +18,9 @@ from replication.results import by_seed, finished, table
 
 
 def saturation(epochs: int | None = None) -> str:
-    """Validation accuracy towards the end of the budget: who was still learning; and when plateaus were left.
+    """Table of validation accuracy towards the end of training, and of the epoch at which each run left its plateau.
 
-    Of the runs of the preset's length, or of those so many epochs long.
+    Use runs of the preset's length, or of `epochs` epochs if given.
     """
     heads = (
         "average on validation, %",

@@ -50,7 +50,7 @@ def test_nothing_if_not_wanted(tmp_path, capsys):
 
 
 def test_tensorboard_takes_up_its_curves(tmp_path, monkeypatch):
-    """After an interruption and a crash every point is there once, and is that of the history."""
+    """After an interruption and a crash every point is logged once and matches the history."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     monkeypatch.setattr("loope.lab.engine.loop.LOG_EVERY", 2)

@@ -112,8 +112,8 @@ def test_a_failure_is_written_down_and_forgotten_once_it_works(tmp_path, monkeyp
     monkeypatch.setattr("loope.lab.experiments.experiment.create_timm", lambda *a, **k: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         execute(run.to_json(), str(tmp_path), HERE)
-    told = status_of(run, tmp_path)
-    assert (told.state, told.error) == ("failed", "ZeroDivisionError: division by zero")
+    status = status_of(run, tmp_path)
+    assert (status.state, status.error) == ("failed", "ZeroDivisionError: division by zero")
     assert "Traceback" in json.loads((folder_of(run, tmp_path) / FAILED).read_text())["traceback"]
     monkeypatch.undo()
     do(run, tmp_path)

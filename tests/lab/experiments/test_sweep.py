@@ -89,6 +89,7 @@ def long_run(encoder, seed=0):
     return dataclasses.replace(run, data=data, recipe=Recipe(epochs=15, batch_size=8))
 
 
+@pytest.mark.slow  # starts Ray; tests/lab/engine/test_executors_ray.py kills workers in `make test`
 @pytest.mark.filterwarnings("ignore")  # Ray's own
 def test_ray_survives_the_loss_of_a_worker_and_runs_nothing_twice(tmp_path):
     """Two real workers; one is killed in the middle of training. The table completes, each result is written once."""
