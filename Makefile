@@ -7,7 +7,7 @@ CONSTRAINTS ?=
 PIP := -m pip install --quiet --disable-pip-version-check --progress-bar off
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check format bench docs constraints clean
+.PHONY: help demo test test-all check format bench matrix docs constraints clean
 
 help:  ## show this
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,7 +26,7 @@ demo: $(READY)  ## train a small ViT with five encoders on Three-Cell, write a r
 test: $(READY)  ## run the tests on all cores
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal -q
 
-test-all: $(READY)  ## run the slow tests: fuzzing, and the wheel in an empty environment
+test-all: $(READY)  ## run the slow tests: fuzzing, the remaining pairs of model and encoder, the wheel in an empty environment
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal -q -m slow
 
 check: $(READY)  ## format, lint, types, import rules
@@ -41,6 +41,9 @@ format: $(READY)  ## let ruff put the code in order
 
 bench: $(READY)  ## measure every claim of speed, as a ratio in one run
 	@for script in $(filter-out benchmarks/timing.py, $(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+matrix: $(READY)  ## try every encoder in every model, write docs/matrix.csv
+	@$(BIN)/python docs/matrix.py
 
 docs: $(READY)  ## draw pictures and tables anew, build the documentation into build/site
 	@$(BIN)/python docs/build.py

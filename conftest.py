@@ -1,4 +1,4 @@
-"""Shared by all tests, those in docstrings and documents included."""
+"""Fixtures and settings for all tests, including doctests."""
 
 import os
 import signal
@@ -6,18 +6,18 @@ import signal
 import pytest
 from hypothesis import settings
 
-# A busy machine is no failure; and what CI draws, everybody can draw again.
+# No deadline, since machines can be busy. CI is derandomized, so that its failures can be reproduced.
 settings.register_profile("loope", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("loope")
 
-# Where tests run in the background a shell has them ignore Ctrl-C, and every process they start would inherit that.
+# A shell makes background jobs ignore SIGINT; the processes that tests start and interrupt would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
-def registries_as_they_were():
-    """What a test or an example registers is gone after it."""
+def restore_registries():
+    """Remove what a test or an example has registered."""
     from loope.encoders import base as encoders
     from loope.orders import base as orders
 

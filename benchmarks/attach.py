@@ -2,9 +2,9 @@
 
 LOOPE: a training step at most 1.03x on ViT-Base/16 at 224 px and 1.06x on ViT-Tiny, inference at most 1.03x on both.
 Static additive encoders at most 1.01x, rotary at most 1.15x, bias with the fused kernel at most 1.25x.
-Each variant takes turns with the own table, step by step; claims are judged by the median over steps that ran side by
-side. The ratio of the fastest steps stands beside it, and the row "own table" compares it with itself: both show how
-far chance alone moves a ratio on this machine, and neither excuses a miss.
+Steps of each variant alternate with steps of the model with its learned table; claims are judged by the median ratio of
+neighbouring steps. The ratio of the fastest steps, and the row "own table", which compares the model with itself, show
+the noise on this machine; neither excuses a miss.
 
     python benchmarks/attach.py [--models vit_tiny_patch16_224] [--repeats 31]
 """
@@ -51,7 +51,7 @@ def build(name: str, variant: str) -> nn.Module:
 
 
 def stepper(model: nn.Module, images: torch.Tensor, mode: str) -> Callable[[], None]:
-    """A training step (forward, backward, SGD) or an inference pass."""
+    """Return a training step (forward, backward, SGD) or an inference pass."""
     model.train(mode == "train")
     optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=1e-3)
 
@@ -68,7 +68,7 @@ def stepper(model: nn.Module, images: torch.Tensor, mode: str) -> Callable[[], N
 
 
 def ratios(name: str, mode: str, repeats: int) -> dict[str, tuple[float, float, float]]:
-    """Of each variant: median seconds, median ratio to the own table's steps beside it, ratio of fastest steps."""
+    """Return median seconds, median ratio to neighbouring steps of the own table, and ratio of fastest steps."""
     images = torch.randn(BATCH[name], 3, 224, 224)
     own = stepper(build(name, "own table"), images, mode)
     found = {}
@@ -82,7 +82,7 @@ def ratios(name: str, mode: str, repeats: int) -> dict[str, tuple[float, float, 
 
 
 def _pair(own: Callable[[], None], step: Callable[[], None], turn: int) -> tuple[float, float]:
-    """Seconds of one step of each, now this one first, now that one."""
+    """Time one step of each, alternating which goes first."""
     spent = []
     for run in (own, step) if turn % 2 else (step, own):
         start = time.perf_counter()
@@ -95,13 +95,13 @@ def peak(name: str, variant: str, mode: str, answer) -> None:
     step = stepper(build(name, variant), torch.randn(BATCH[name], 3, 224, 224), mode)
     step()
     step()
-    # The process's own high-water mark: what `getrusage` tells is inherited from the parent.
+    # The process's own high-water mark: that of `getrusage` is inherited from the parent.
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     answer.put(int(status["VmHWM"].split()[0]) / 1024)
 
 
 def peak_memory(name: str, variant: str, mode: str) -> float:
-    """Peak resident megabytes of a process of its own that takes two steps."""
+    """Measure the peak resident megabytes of two steps in a separate process."""
     context = multiprocessing.get_context("spawn")
     answer = context.Queue()
     process = context.Process(target=peak, args=(name, variant, mode, answer))

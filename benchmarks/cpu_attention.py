@@ -1,8 +1,7 @@
-"""Which attention to train with in bfloat16 on this CPU: PyTorch's fused kernel, which timm takes by default, or plain.
+"""Compare PyTorch's fused attention, timm's default, with plain attention for training in bfloat16 on this CPU.
 
-In bfloat16 the fused kernel can take longer than in float32; TIMM_FUSED_ATTN=0, which timm reads, does without it.
-Nothing is claimed of CPUs at large: docs/scaling.md has what was measured on one. Steps forward and backward take turns
-in one process, on one thread.
+In bfloat16 the fused kernel can be slower than in float32; timm disables it if TIMM_FUSED_ATTN=0. No claim is made for
+CPUs in general: docs/scaling.md has the numbers of one. Training steps alternate in one process, on one thread.
 
     python benchmarks/cpu_attention.py [--repeats 7]
 """
@@ -17,7 +16,7 @@ from torch import nn
 
 from timing import interleaved
 
-# Models: of Three-Cell's laptop preset, and of Pets'; options, side of the image, batch.
+# The models of the laptop presets of Three-Cell and Pets: options, image size, batch size.
 MODELS = {
     "width 96, 7x7 patches": ({"img_size": 28, "patch_size": 4, "embed_dim": 96, "depth": 4, "num_heads": 4}, 28, 64),
     "width 96, 14x14 patches": ({"img_size": 56, "patch_size": 4, "embed_dim": 96, "depth": 4, "num_heads": 4}, 56, 64),
@@ -26,7 +25,7 @@ MODELS = {
 
 
 def build(fused: bool, options: dict[str, int]) -> nn.Module:
-    set_fused_attn(fused)  # read when a module is made
+    set_fused_attn(fused)  # read when a module is created
     model = timm.create_model("vit_tiny_patch16_224", **options)
     set_fused_attn(True)
     return model.train()

@@ -1,7 +1,7 @@
-"""Claim: in the explorer, a patch's four maps of 14x14 are on the screen within 30 ms of the pointer's move (median).
+"""Claim: the explorer shows a patch's four 14x14 maps within 30 ms of the pointer's move (median).
 
-Chromium is driven by its own input events. The clock runs from the event's time stamp, which the browser gives it when
-the pointer moves, to the first task after the frame that shows the new maps; their pixels are checked to have changed.
+Chromium gets real input events. Time is measured from the event's time stamp to the first task after the frame that
+shows the new maps, whose pixels must have changed.
 """
 
 import statistics
@@ -12,7 +12,7 @@ from playwright.sync_api import Page
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from tests.explorer.servers import CHROMIUM, browser, explorer
+from docs.build_explorer import CHROMIUM, browser, explorer
 
 CLAIM = 30  # ms
 MOVES = 120
@@ -36,7 +36,7 @@ WATCH = """() => {
 
 
 def measure(page: Page, address: str) -> list[float]:
-    """Milliseconds of each move."""
+    """Measure the milliseconds of each move."""
     page.goto(address + VIEW)
     page.wait_for_selector("main[data-ready]")
     box = page.locator("article > .grid canvas").nth(1).bounding_box()
@@ -57,7 +57,7 @@ def measure(page: Page, address: str) -> list[float]:
 def main() -> None:
     """Measure, print, and fail if the claim does not hold."""
     if CHROMIUM is None:
-        print("not measured: no Chromium is installed")
+        print("not measured: Chromium is not installed")
         return
     with explorer() as address, browser() as chromium:
         times = measure(chromium.new_page(), address)

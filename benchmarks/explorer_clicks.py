@@ -1,7 +1,7 @@
 """Claim: of 200 distinct clicks a second for 20 seconds, on two cores, fewer than 1 % are refused.
 
-No request repeats another, so that nothing can be answered from what is kept: encoders with other grids and widths,
-orders on other grids, cells of Three-Cell elsewhere. They come from 200 connections, as from so many visitors.
+All requests are distinct, so that no cache helps: encoders with various grids and widths, orders on various grids,
+various cells of Three-Cell. They come from 200 connections, as from 200 visitors.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ MOST_REFUSED = 0.01
 
 
 def clicks(count: int) -> list[Request]:
-    """Distinct requests: half Compare, a quarter Order, a quarter Three-Cell."""
+    """Draw distinct requests: half Compare, a quarter Order, a quarter Three-Cell."""
     draw = random.Random(0)  # noqa: S311
     sides = [f"{height}x{width}" for height, width in itertools.product(range(4, 17), repeat=2)]
     compared = [
@@ -44,7 +44,7 @@ def clicks(count: int) -> list[Request]:
 
 
 async def load(port: int, requests: list[Request]) -> list[Answer]:
-    """The answers to all requests, each sent when it is due."""
+    """Send each request when it is due; return all answers."""
     seen: list[Answer] = []
     start = time.perf_counter() + 0.5
     numbers = [range(first, len(requests), VISITORS) for first in range(VISITORS)]
@@ -53,7 +53,7 @@ async def load(port: int, requests: list[Request]) -> list[Answer]:
 
 
 def main() -> None:
-    """Start, click, print, and fail if the claim does not hold."""
+    """Measure, print, and fail if the claim does not hold."""
     requests = clicks(RATE * SECONDS)
     with started() as server:
         before = processor_seconds(server.pid)
@@ -68,7 +68,7 @@ def main() -> None:
     )
     print(f"refused: {refused:.2%} (claim: below {MOST_REFUSED:.0%})")
     print(f"latency: p50 {1000 * statistics.median(times):.0f} ms, p99 {1000 * times[int(0.99 * len(times))]:.0f} ms")
-    print(f"the server's processor time: {1000 * spent / len(seen):.2f} ms a click")
+    print(f"the server's CPU time: {1000 * spent / len(seen):.2f} ms a click")
     if refused >= MOST_REFUSED or set(statuses) - {200, 400, 503}:
         raise SystemExit("the claim does not hold")
 

@@ -1,8 +1,8 @@
-"""Claims: 200 requests a second for a minute are all answered, 99 % within a second once warm; memory does not grow on.
+"""Claims: 200 requests a second for a minute are all answered, 99 % within a second once warm; memory stays bounded.
 
-The explorer runs as a user would start it, on 127.0.0.1. Fifty connections send at fixed times, and the clock runs from
-the time at which a request was due, so that a queue would show. Most requests are for what is kept, some for what must
-be computed, some are images, some are mistakes. "Busy" (503) is an answer too; it is counted.
+The explorer runs as a user would start it, on 127.0.0.1. Fifty connections send at fixed times; latency is measured
+from the time at which a request was due, so it includes queueing. Most requests hit the cache, some must be computed,
+some send images, some are invalid. "Busy" (503) counts as an answer and is reported.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ EXPECTED = {200, 400, 503}
 
 
 class Answer(NamedTuple):
-    """When it was due, its status, and how long it took, in seconds."""
+    """Due time, status and latency in seconds."""
 
     due: float
     status: int
@@ -38,7 +38,7 @@ class Answer(NamedTuple):
 
 
 class Server(NamedTuple):
-    """A running explorer."""
+    """Process id and port of a running explorer."""
 
     port: int
     pid: int
@@ -48,7 +48,7 @@ Request: TypeAlias = tuple[str, str, bytes | None]  # method, path, body
 
 
 def request(number: int) -> Request:
-    """Method, path and body of the request of that number."""
+    """Return the method, path and body of a request."""
     encoders, kind = loope.list_encoders(), number % 40
     if kind < 16:
         return "GET", f"/api/similarity/{encoders[number % len(encoders)]}/14x14/768.bin", None
@@ -56,7 +56,7 @@ def request(number: int) -> Request:
         return "GET", ("/", "/main.js", "/style.css", "/api/catalog.json")[number % 4], None
     if kind < 32:
         return "GET", f"/api/order/{loope.list_orders()[number % 9]}/14x14.json", None
-    if kind < 36:  # never asked for before
+    if kind < 36:  # not cached
         return "GET", f"/api/similarity/gilbert/7x7/{2 + 2 * (number // 10 % 1024)}.bin", None
     if kind < 38:
         out = BytesIO()
@@ -68,7 +68,7 @@ def request(number: int) -> Request:
 async def visitor(
     port: int, numbers: range, start: float, seen: list[Answer], request: Callable[[int], Request] = request
 ) -> None:
-    """One connection that sends its requests when they are due; if answers come late, so do the next, and it shows."""
+    """Send requests over one connection when they are due; late answers delay the next ones, which latency includes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     for number in numbers:
         method, path, body = request(number)
@@ -83,7 +83,7 @@ async def visitor(
 
 
 async def load(port: int, pid: int) -> tuple[list[Answer], list[int]]:
-    """The answers, and memory every ten seconds."""
+    """Run the load; return the answers, and the memory every ten seconds."""
     seen: list[Answer] = []
     start = time.perf_counter() + 0.5
     visitors = [
@@ -109,7 +109,7 @@ def processor_seconds(pid: int) -> float:
 
 @contextmanager
 def started() -> Iterator[Server]:
-    """The explorer as a user would start it, once it answers."""
+    """Start the explorer as a user would and wait until it answers."""
     command = [sys.executable, "-m", "loope", "explore", "--port", "0", "--no-browser"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as process:  # noqa: S603
         try:
@@ -121,7 +121,7 @@ def started() -> Iterator[Server]:
 
 
 def main() -> None:
-    """Start, load, print, and fail if a claim does not hold."""
+    """Measure, print, and fail if a claim does not hold."""
     with started() as server:
         before = processor_seconds(server.pid)
         seen, memory = asyncio.run(load(server.port, server.pid))
@@ -135,8 +135,8 @@ def main() -> None:
         f"{len(seen):,} requests at {RATE}/s: " + ", ".join(f"{count:,} x {s}" for s, count in sorted(statuses.items()))
     )
     print(f"latency after {WARM} s: p50 {1000 * p50:.1f} ms, p99 {1000 * p99:.0f} ms (claim: {1000 * MOST_P99:.0f} ms)")
-    print(f"the longest, while nothing had been made yet: {first:.1f} s")
-    print(f"the server's processor time: {1000 * spent / len(seen):.2f} ms a request, {spent / SECONDS:.0%} of a core")
+    print(f"slowest, before anything was cached: {first:.1f} s")
+    print(f"the server's CPU time: {1000 * spent / len(seen):.2f} ms a request, {spent / SECONDS:.0%} of a core")
     print(f"memory every 10 s, MB: {' '.join(str(m // 2**20) for m in memory)}")
     print(f"growth after {WARM} s: {growth / 2**20:.1f} MB (claim: below {MOST_GROWTH // 2**20})")
     if set(statuses) - EXPECTED or p99 > MOST_P99 or growth > MOST_GROWTH:

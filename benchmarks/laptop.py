@@ -1,9 +1,8 @@
 """Claim: a run of the `laptop` preset takes at most 20 minutes on one of two cores.
 
-Each kind of model (size of image, encoder) that the preset's runs use is made with random weights; a few training steps
-and test batches are timed on one thread, and multiplied by the images of each run. A second process does the same all
-the while, as the second of two runs would. The slowest run of each kind is shown. Whole runs say in their files what
-they took; docs/results has many.
+Each combination of model, image size and encoder in the preset is created with random weights; a few training steps and
+test batches are timed on one thread and multiplied by the number of images of each run. A second process runs the same
+load, as a second run would. The slowest run of each combination is shown. docs/results has the durations of whole runs.
 
     python benchmarks/laptop.py [--tables table1 table4] [--repeats 3]
 """
@@ -20,19 +19,20 @@ from pathlib import Path
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from loope.lab.data.segmentation import CamVid
-from loope.lab.experiments.build import build_model
+from loope.lab.experiments.runner import create_experiment
+from loope.lab.experiments.settings import Settings
 from loope.lab.experiments.spec import Run
 from loope.lab.experiments.table import get_table, table_names
 
 BAR = 20.0
-# Images for training, validation and test; of `per_class` data so many of each class, a quarter for validation.
+# Images for training, validation and test. Other data have `per_class` images of each class, and a quarter of that for
+# validation.
 PARTS = {"three_cell": (8000, 1000, 1000), "camvid": (367, 101, 233)}
 CLASSES = {"pets": 37, "cifar100": 100, "imagenet": 1000, "imagenet100": 100}
 
 
 def kinds(tables: list[str]) -> dict[str, list[Run]]:
-    """The preset's runs, those together of which an image takes the same time."""
+    """Group the preset's runs by cost per image."""
     found: dict[str, list[Run]] = {}
     for name in tables:
         for entry in get_table(name).entries("laptop"):
@@ -44,17 +44,19 @@ def kinds(tables: list[str]) -> dict[str, list[Run]]:
 
 
 def shape(run: Run) -> tuple[int, int]:
-    """Height and width of the run's images."""
+    """Return the height and width of the run's images."""
     options, own = run.data.options, 240 if "240" in run.model.name else 224
     size = options["grid"] * options["cell"] if "grid" in options else options.get("image_size", own)
     return (size, size) if isinstance(size, int) else tuple(size)
 
 
 def seconds(run: Run, repeats: int) -> tuple[float, float]:
-    """Of an image in training and in a test."""
+    """Measure the seconds per image in training and in testing."""
     recipe = run.recipe
-    classes = CamVid.labels if run.data.name == "camvid" else 100
-    model = build_model(dataclasses.replace(run, model=dataclasses.replace(run.model, weights="scratch")), classes)
+    scratch = dataclasses.replace(run, model=dataclasses.replace(run.model, weights="scratch"))
+    experiment = create_experiment(scratch, Settings())
+    experiment.outputs = 100  # whatever the data, which need not be here
+    model = experiment.build_model()
     optimizer = torch.optim.AdamW([each for each in model.parameters() if each.requires_grad])
     images = torch.randn(recipe.batch_size, 3, *shape(run))
 
@@ -75,14 +77,14 @@ def seconds(run: Run, repeats: int) -> tuple[float, float]:
 
 
 def minutes(run: Run, trained: float, tested: float) -> float:
-    """What a run takes if its images take so long."""
+    """Estimate a run's minutes from the seconds per image in training and testing."""
     share, classes = run.data.options.get("per_class", 0), CLASSES.get(run.data.name, 0)
     train, valid, test = PARTS.get(run.data.name, (share * classes, max(1, share // 4) * classes, share * classes))
     return (run.recipe.epochs * train * trained + (run.recipe.epochs * valid + test) * tested) / 60
 
 
 def measure(tables: list[str], repeats: int, shown: bool) -> bool:
-    """Whether all runs stay below the bar."""
+    """Return whether all runs stay below the limit."""
     torch.set_num_threads(1)
     holds = True
     for runs in kinds(tables).values():

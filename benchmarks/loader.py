@@ -1,7 +1,7 @@
 """Claims about images for ViT-Tiny/16 at 224 pixels, in bfloat16, with pictures of the size of Oxford-IIIT Pet's.
 
-- Loading and augmenting an image takes less than 10 % of the processor time of training on it. (Processor time: what
-  else runs on the machine does not count.)
+- Loading and augmenting an image takes less than 10 % of the CPU time of training on it. (CPU time does not depend on
+  other load on the machine.)
 - Training does not wait for images: with one worker, less than 2 % of the time passes waiting for a batch.
 """
 
@@ -28,7 +28,7 @@ BATCH, STEPS = 16, 8
 
 
 def write(folder: Path, count: int) -> Images:
-    """Pictures of 500x375 with some noise: about 100 kB each, as the real ones."""
+    """Write noisy pictures of 500x375 pixels, about 100 kB each, like the real ones."""
     random = np.random.default_rng(0)
     for part in ("train", "test"):
         (folder / part / "all").mkdir(parents=True)
@@ -40,7 +40,7 @@ def write(folder: Path, count: int) -> Images:
 
 
 def trainer() -> Callable[[Batch], None]:
-    """A training step."""
+    """Return a training step."""
     torch.manual_seed(0)
     model = timm.create_model("vit_tiny_patch16_224", num_classes=37)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
@@ -57,7 +57,7 @@ def trainer() -> Callable[[Batch], None]:
 
 
 def cost(call: Callable[[], object], images: int) -> float:
-    """Seconds of processor time an image, on one thread; the median of some calls after a first one."""
+    """Measure the CPU seconds per image on one thread: the median of some calls after a warm-up."""
     call()
     spent = []
     for _ in range(STEPS):
@@ -86,14 +86,14 @@ def processor_time(images: Images, step: Callable[[Batch], None]) -> bool:
     for name, seconds in {**times, "a training step": training}.items():
         print(f"{name:24} {1000 * seconds:7.2f} ms an image, {seconds / training:.1%} of a training step")
     share = max(times.values()) / training
-    print(f"loading takes at most {share:.1%} of a training step's processor time (claim: under 10 %)")
+    print(f"loading takes at most {share:.1%} of a training step's CPU time (claim: under 10 %)")
     return share < 0.1
 
 
 def waiting(images: Images, step: Callable[[Batch], None]) -> bool:
     """Measure how long training waits for one worker."""
     batches = ImageSource(images, BATCH, train=True, augment="crop", workers=1).batches(0)
-    step(next(batches))  # the worker is up
+    step(next(batches))  # waits until the worker has started
     waited, start = 0.0, time.perf_counter()
     for _ in range(STEPS):
         asked = time.perf_counter()

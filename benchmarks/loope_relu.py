@@ -1,6 +1,6 @@
-"""Finding: how often LOOPE's one-channel map is off everywhere before training starts.
+"""Finding: how often LOOPE's one-channel map is zero everywhere before training starts.
 
-A map that a ReLU has set to zero for every image passes no gradient: X_C is then the same for all images, and stays so.
+A map that the ReLU sets to zero for every image gets no gradient, so X_C remains the same for all images.
 """
 
 import torch
@@ -12,7 +12,7 @@ STARTS = (("relu", "torch"), ("gelu", "torch"), ("relu", "live"))
 
 
 def dead_share(activation: str, initialization: str) -> float:
-    """Share of seeds for which the generator's map is the same at all patches of all images."""
+    """Compute the share of seeds for which the generator's map is the same at all patches of all images."""
     images = torch.rand(8, 3, 224, 224, generator=torch.Generator().manual_seed(0)) * 2 - 1
     dead = 0
     for seed in range(SEEDS):

@@ -1,7 +1,7 @@
-"""Claims: the Gilbert order of a 1024x1024 grid is made at least 20 times faster than by a plain recursive generator.
+"""Claims: the Gilbert order of a 1024x1024 grid is computed at least 20 times faster than by a recursive generator.
 
-Beside one busy process it takes at most 1.5 times the quiet time.
-The physical limit beside it is the time to write as many numbers once, in scattered order.
+Beside one busy process it takes at most 1.5 times as long.
+For comparison, the lower bound: the time to write the same number of values once, in scattered order.
 """
 
 import sys

@@ -1,10 +1,9 @@
 """Claims: PESI is 50 times faster than the literal loops at 14x14x768, 15 times at 32x32x768; 6 sorts at most at 64x64.
 
-Beside one busy process, 14x14x768 takes at most 1.5 times the quiet time.
-The loops are the pseudo-code of the paper's three algorithms, as the tests have it. At 64x64 the limit is one
-`torch.sort` over the rows of the same 4,096 x 4,096 float32 matrix, and memory stays below 4 times that matrix.
-Geometry is kept for each grid; the first call on a grid, which makes it, is shown beside. `--draw FILE.png` draws time
-against cells.
+Beside one busy process, 14x14x768 takes at most 1.5 times as long. The loops follow the pseudo-code of the paper's
+three algorithms (tests/pesi_metric/reference.py). At 64x64 the unit is one `torch.sort` over the rows of the same 4,096
+x 4,096 float32 matrix, and memory stays below 4 times that matrix. Geometry is cached per grid; the first call on a
+grid, which computes it, is reported separately. `--draw FILE.png` draws time against cells.
 """
 
 import re
@@ -67,10 +66,10 @@ def against_sort(side: int, repeats: int) -> dict[str, float]:
 
 
 def memory_of_one_call() -> None:
-    """In a process of its own: what the first call at 64x64 adds, geometry included, as a multiple of the matrix."""
-    loope.pesi_from_similarity(torch.rand(16, 16), 4)  # loads what is loaded once
+    """Print the peak memory of the first call at 64x64 as a multiple of the matrix; run in a separate process."""
+    loope.pesi_from_similarity(torch.rand(16, 16), 4)  # load lazy imports
     matrix = torch.rand(4096, 4096)
-    Path("/proc/self/clear_refs").write_text("5")  # Linux: the peak is counted from here
+    Path("/proc/self/clear_refs").write_text("5")  # Linux: reset the peak
     before = _memory("VmRSS")
     loope.pesi_from_similarity(matrix, 64)
     print((_memory("VmHWM") - before) / (matrix.numel() * matrix.element_size()))

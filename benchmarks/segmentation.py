@@ -20,7 +20,7 @@ SIZE, CLASSES = (1024, 2048), 19
 
 
 def scenes() -> tuple[torch.Tensor, torch.Tensor]:
-    """A truth of large and small regions, void at its edge, and a prediction that errs along its borders."""
+    """Make a target with large and small regions and void at its edge, and a prediction with errors along borders."""
     random = torch.Generator().manual_seed(0)
     smooth = [
         F.interpolate(torch.randn(1, CLASSES, rows, 2 * rows, generator=random), SIZE, mode="bicubic")
@@ -32,7 +32,7 @@ def scenes() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def by_distance(pred: torch.Tensor, target: torch.Tensor, tolerance: float) -> np.ndarray:
-    """The same counts, from the distance to the nearest border pixel of each class."""
+    """Compute the same counts from the distance to the nearest border pixel of each class."""
     pred = pred.masked_fill(target == VOID, VOID)
     kinds = [labels[0].numpy() for labels in (pred, target)]
     borders = [boundary(labels.to(torch.uint8))[0].numpy() for labels in (pred, target)]
@@ -48,7 +48,7 @@ def by_distance(pred: torch.Tensor, target: torch.Tensor, tolerance: float) -> n
 
 def main() -> None:
     """Measure, print the ratio, and fail if the claim does not hold."""
-    torch.set_num_threads(1)  # as SciPy has
+    torch.set_num_threads(1)  # as SciPy uses
     pred, target = scenes()
     tolerance = TOLERANCE * math.hypot(*SIZE)
     if not np.array_equal(

@@ -1,10 +1,10 @@
 """Claims about Three-Cell at 14x14 and 224 pixels.
 
-- Sampling and labels are at least 100 times faster for each sample than the published procedure, literally, in Python
-  (with 10 attempts, where it is fastest, and plain whole numbers for the labels).
-- Rendering a batch of 64 takes at most twice as long as writing as many bytes with `torch.zeros`.
+- Sampling and labelling is at least 100 times faster per sample than the published procedure implemented literally in
+  Python (with 10 attempts, where it is fastest, and integer arithmetic for the labels).
+- Rendering a batch of 64 takes at most twice as long as writing the same number of bytes with `torch.zeros`.
 - Making a batch takes less than 2 % of a training step of ViT-Tiny.
-- Beside one busy process, sampling 10,000 takes at most 1.5 times the quiet time.
+- Beside one busy process, sampling 10,000 takes at most 1.5 times as long.
 """
 
 import random
@@ -23,11 +23,11 @@ from loope.lab.data.three_cell import ThreeCellSource
 from tests.three_cell.reference import Cell, generate, representations
 
 SIDE, BATCH = 14, 64
-FEW, MANY, TURNS = 300, 50_000, 5  # so that both sides take some ten milliseconds
+FEW, MANY, TURNS = 300, 50_000, 5  # both sides take tens of milliseconds
 
 
 def plain_label(red: Cell, green: Cell, blue: Cell) -> list[int]:
-    """The six bits with Python's whole numbers."""
+    """Compute the six bits with Python integers."""
     (rr, rc), (gr, gc), (br, bc) = red, green, blue
     d_green, d_blue = (gr - rr) ** 2 + (gc - rc) ** 2, (br - rr) ** 2 + (bc - rc) ** 2
     cross = (gc - rc) * (rr - br) - (rr - gr) * (bc - rc)
@@ -39,19 +39,19 @@ def plain_label(red: Cell, green: Cell, blue: Cell) -> list[int]:
 
 
 def literal(count: int, pairs: dict[int, list[Cell]], rng: random.Random) -> list[list[int]]:
-    """The published procedure, one sample after the other; the table of steps is made once."""
+    """Run the published procedure sample by sample; the table of steps is computed once."""
     return [plain_label(*generate(SIDE, SIDE, pairs, rng, max_attempts=10)) for _ in range(count)]
 
 
 def sampling() -> bool:
-    """Measure samples with labels."""
+    """Measure sampling with labels."""
     pairs, rng = representations(SIDE, SIDE), random.Random(0)  # noqa: S311
     data = loope.ThreeCell(100)
     triples = [[tuple(cell) for cell in triple] for triple in data.cells.tolist()]
     if [plain_label(*triple) for triple in triples] != data.labels.tolist():
         raise SystemExit("the two sides of the comparison do not compute the same labels")
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # as Python has
+    torch.set_num_threads(1)  # as Python uses
     times = interleaved(
         15,
         literal=lambda: literal(FEW, pairs, rng),
@@ -67,7 +67,7 @@ def sampling() -> bool:
 
 
 def rendering() -> bool:
-    """Measure the images of a batch."""
+    """Measure rendering a batch."""
     data = loope.ThreeCell(BATCH)
     pixels = SIDE * data.cell
     times = interleaved(31, render=lambda: data.render(data.cells), zeros=lambda: torch.zeros(BATCH, 3, pixels, pixels))

@@ -1,4 +1,4 @@
-"""Medians of interleaved runs: what is compared takes turns, so that a busy machine slows all alike."""
+"""Medians of interleaved runs: the candidates alternate, so that other load slows all of them equally."""
 
 import signal
 import statistics
@@ -7,11 +7,11 @@ import sys
 import time
 from collections.abc import Callable
 
-BESIDE = 1.5  # claim: a busy neighbour makes small work at most so many times slower
+BESIDE = 1.5  # claim: a busy neighbour slows small work down by at most this factor
 
 
 def interleaved(repeats: int, **calls: Callable[[], object]) -> dict[str, float]:
-    """Median seconds of each call, the calls taking turns."""
+    """Measure the median seconds of each call; the calls alternate."""
     spent: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(repeats):
         for name, call in calls.items():
@@ -22,9 +22,9 @@ def interleaved(repeats: int, **calls: Callable[[], object]) -> dict[str, float]
 
 
 def busy_neighbour_costs_little(name: str, repeats: int, call: Callable[[], object]) -> bool:
-    """Print how much slower a call is beside one process that keeps a core busy; tell whether the claim holds.
+    """Print how much slower a call is beside one process that keeps a core busy; return whether the claim holds.
 
-    The neighbour is stopped and continued in turns, so that the quiet and the busy times are of the same minutes.
+    The neighbour is stopped and continued repeatedly, so that quiet and busy times come from the same minutes.
     """
     neighbour = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     spent: dict[int, list[float]] = {signal.SIGSTOP: [], signal.SIGCONT: []}
@@ -33,7 +33,7 @@ def busy_neighbour_costs_little(name: str, repeats: int, call: Callable[[], obje
         for _ in range(repeats):
             for state, times in spent.items():
                 neighbour.send_signal(state)
-                time.sleep(0.02)  # until it has come to rest, or runs
+                time.sleep(0.02)  # until it has stopped or started
                 for _ in range(5):
                     start = time.perf_counter()
                     call()

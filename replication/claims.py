@@ -1,13 +1,12 @@
 """The paper's claims and what the runs say to them, as a table, and in short for the README."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from loope.lab.experiments.statistics import over_seeds, rank_correlation, rank_interval
 from loope.lab.experiments.tables import alignment, table1, table4, table6
 from replication.plan import COMPARED, progress
-from replication.results import by_seed
+from replication.results import by_seed, table
 from replication.rules import (
-    EARLY,
     FAILS,
     HOLDS,
     OPEN,
@@ -131,26 +130,31 @@ def judged() -> list[Claim]:
 
 def claims() -> str:
     """All of them as a table."""
-    lines = ["| claim | published | here | verdict |", "|---|---|---|---|"]
-    for claim, published, found, verdict, ours in judged():
-        lines.append(f"| {'(ours) ' * ours}{claim} | {published} | {found} | **{verdict}** |")
-    return "\n".join(lines)
+    rows = (
+        (f"{'(ours) ' * each.ours}{each.claim}", each.published, each.found, f"**{each.verdict}**") for each in judged()
+    )
+    return table(("claim", "published", "here", "verdict"), rows, texts=4)
 
 
 def correlations() -> str:
     """How PESI goes with accuracy, over all encoders and over those that the budget was long enough for."""
-    lines = ["| rank correlation | encoders | | 95 % interval |", "|---|---|---:|---:|"]
-    averages = encoder_means("Average", table="table4")
+    rows = []
+    averages = encoder_means("Average", table="table4")["Average"]
     for accuracy, score in alignment.PAIRS.items():
         means = encoder_means(score, accuracy)
-        learned = {row: pair for row, pair in means.items() if averages[row] > (80.0,)}
+        learned = means[averages[means.index] > 80]
         for words, some in {"all": means, "that end above 80 %": learned}.items():
             if len(some) > 3:
-                found = rank_correlation(*zip(*some.values(), strict=True))
-                low, high = rank_interval(found, len(some))
                 what = f"{score}, {accuracy.lower()} accuracy"
-                lines.append(f"| {what} | {len(some)}, {words} | {found:+.2f} | {low:+.2f} to {high:+.2f} |")
-    return "\n".join(lines)
+                rows.append((what, f"{len(some)}, {words}", *correlation(some[score], some[accuracy])))
+    return table(("rank correlation", "encoders", "", "95 % interval"), rows, texts=2)
+
+
+def correlation(x: Sequence[float], y: Sequence[float]) -> tuple[str, str]:
+    """Return Spearman's correlation and its interval, formatted for a table."""
+    found = rank_correlation(x, y)
+    low, high = rank_interval(found, len(x))
+    return f"{found:+.2f}", f"{low:+.2f} to {high:+.2f}"
 
 
 def summary() -> str:
@@ -159,7 +163,7 @@ def summary() -> str:
     cells = by_seed("table4")
     told = []
     for row, words in SHOWN.items():
-        mean, half, count = over_seeds(list(cells[row, "Average"].values()))
+        mean, half, count = over_seeds(cells[row, "Average"])
         told.append(f"{words} {mean:.1f}{plus_minus(half)} (n = {count})")
     published, own = ([each.verdict for each in judged() if each.ours == ours] for ours in (False, True))
     lines = (
@@ -173,7 +177,7 @@ def summary() -> str:
 
 
 def _counts(verdicts: list[str]) -> str:
-    return ", ".join(f"{verdicts.count(kind)} *{kind}*" for kind in (HOLDS, FAILS, OPEN, EARLY) if kind in verdicts)
+    return ", ".join(f"{verdicts.count(kind)} *{kind}*" for kind in (HOLDS, FAILS, OPEN) if kind in verdicts)
 
 
 TABLES: dict[str, Callable[[], str]] = {"claims": claims, "correlations": correlations}

@@ -2,24 +2,25 @@
 
 from collections.abc import Callable
 from functools import partial
+from itertools import chain
+from statistics import fmean
 
 import torch
 
 import loope
-from loope.lab.experiments.build import build_model
-from loope.lab.experiments.statistics import over_seeds
+from loope.lab.experiments.settings import Settings
 from loope.lab.experiments.table import get_table
 from loope.lab.experiments.tables import alignment
+from loope.lab.experiments.three_cell import ThreeCellProbe
 from loope.three_cell.bits import TASKS
-from replication.figures import NONE_DONE
 from replication.plan import EARLIER, FIVE, LARGE_EPOCHS, LONG, OTHERS
-from replication.results import by_seed, finished
+from replication.results import by_seed, finished, table
 
 
 def saturation(epochs: int | None = None) -> str:
-    """Validation accuracy towards the end of the budget: who was still learning; and when plateaus were left.
+    """Table of validation accuracy towards the end of training, and of the epoch at which each run left its plateau.
 
-    Of the runs of the preset's length, or of those so many epochs long.
+    Use runs of the preset's length, or of `epochs` epochs if given.
     """
     heads = (
         "average on validation, %",
@@ -29,16 +30,16 @@ def saturation(epochs: int | None = None) -> str:
         "at the end",
         "seeds",
     )
-    lines = [f"| {' | '.join(heads)} |", "|---|---:|---:|---:|---:|---:|"]
     curves: dict[str, list[list[float]]] = {}
     for row, result in finished("table4", epochs):
         curves.setdefault(row, []).append([100 * epoch["metrics"]["average"] for epoch in result["history"]])
+    rows = []
     for row, seeds in curves.items():
         places = (len(seeds[0]) // 2 - 1, -6, -1)
-        means = " | ".join(f"{sum(curve[place] for curve in seeds) / len(seeds):.1f}" for place in places)
+        means = (f"{fmean(curve[place] for curve in seeds):.1f}" for place in places)
         left = [next((epoch for epoch, score in enumerate(curve, 1) if score > 75), None) for curve in seeds]
-        lines.append(f"| {row} | {_range(left)} | {means} | {len(seeds)} |")
-    return "\n".join(lines) if curves else NONE_DONE
+        rows.append((row, _range(left), *means, f"{len(seeds)}"))
+    return table(heads, rows)
 
 
 def _range(epochs: list[int | None]) -> str:
@@ -51,27 +52,25 @@ def _range(epochs: list[int | None]) -> str:
 def longer() -> str:
     """What three times the budget does for the encoders that were on a plateau, seed by seed."""
     short = {(row, result["run"]["seed"]): result for row, result in finished("table4")}
-    questions = " | ".join(task.replace("_", " ") for task in TASKS)
-    lines = [
-        f"| on test, % | seed | average, 30 epochs | average, 90 epochs | {questions} |",
-        "|---" + "|---:" * (3 + len(TASKS)) + "|",
-    ]
+    questions = (task.replace("_", " ") for task in TASKS)
+    rows = []
     for row, result in finished("table4", LONG):
         seed, after = result["run"]["seed"], result["metrics"]
         shown = (short[row, seed]["metrics"]["average"], after["average"], *(after[task] for task in TASKS))
-        lines.append(f"| {row} | {seed} | {' | '.join(f'{100 * score:.1f}' for score in shown)} |")
-    return "\n".join(lines) if len(lines) > 2 else NONE_DONE
+        rows.append((row, f"{seed}", *(f"{100 * score:.1f}" for score in shown)))
+    return table(("on test, %", "seed", "average, 30 epochs", "average, 90 epochs", *questions), rows)
 
 
 def large_pesi() -> str:
     """PESI after training beside the accuracy it is said to go with, on 14x14."""
-    heads = " | ".join(f"{score} | {accuracy.lower()}, %" for accuracy, score in alignment.PAIRS.items())
-    lines = [f"| after training | {heads} |", "|---" + "|---:" * 2 * len(alignment.PAIRS) + "|"]
+    heads, rows = ["after training"], []
+    for accuracy, score in alignment.PAIRS.items():
+        heads += [score, f"{accuracy.lower()}, %"]
     for row, result in finished("table4", LARGE_EPOCHS):
         found = {head: result["metrics"][metric] for head, metric in alignment.METRICS.items()}
-        cells = (f"{found[score]:.4f} | {100 * found[accuracy]:.1f}" for accuracy, score in alignment.PAIRS.items())
-        lines.append(f"| {row} | {' | '.join(cells)} |")
-    return "\n".join(lines) if len(lines) > 2 else NONE_DONE
+        pairs = ((f"{found[score]:.4f}", f"{100 * found[accuracy]:.1f}") for accuracy, score in alignment.PAIRS.items())
+        rows.append((row, *chain(*pairs)))
+    return table(heads, rows)
 
 
 def beginnings() -> str:
@@ -80,16 +79,15 @@ def beginnings() -> str:
     probe = loope.ThreeCell(size=8, grid=7, cell=4)
     images = torch.stack([probe[number][0] for number in range(8)])
     for entry in get_table("table4").narrowed(*FIVE, *OTHERS, *EARLIER).entries("laptop"):
-        found = (each for each in build_model(entry.run, 6).modules() if isinstance(each, loope.PositionalEncoder))
-        encoder = next(found, None)
+        model = ThreeCellProbe(entry.run, Settings()).build_model()
+        encoder = next((each for each in model.modules() if isinstance(each, loope.PositionalEncoder)), None)
         if encoder and "embed" in encoder.hooks() and (entry.row, "Average") in cells:
             with torch.no_grad():
                 vectors = encoder(images)
             sizes[entry.row] = (vectors - vectors.mean(1, keepdim=True)).square().mean().sqrt().item()
-    lines = ["| encoder | at the start positions vary by, root mean square | average on test, % |", "|---|---:|---:|"]
-    for row, size in sorted(sizes.items(), key=lambda each: -each[1]):
-        lines.append(f"| {row} | {size:.3f} | {over_seeds(list(cells[row, 'Average'].values())).mean:.1f} |")
-    return "\n".join(lines)
+    ordered = sorted(sizes.items(), key=lambda each: -each[1])
+    rows = ((row, f"{size:.3f}", f"{cells[row, 'Average'].mean():.1f}") for row, size in ordered)
+    return table(("encoder", "at the start positions vary by, root mean square", "average on test, %"), rows)
 
 
 TABLES: dict[str, Callable[[], str]] = {

@@ -7,28 +7,24 @@ from pathlib import Path
 
 from loope.core.files import write_atomic
 from loope.lab.experiments.figures import DRAWINGS
-from loope.lab.experiments.results_table import make_results_table
+from loope.lab.experiments.report import make_results_table
 from loope.lab.experiments.table import get_table
-from loope.lab.reports.results_table import markdown
+from loope.lab.reports.formats import markdown
 from loope.plots import png
 from replication import results
 from replication.plan import EARLIER, FIVE, LARGE, LARGE_EPOCHS, LONG, OTHERS, STUCK
 from replication.results import SEEDS
-
-NONE_DONE = "*None of its runs is done.*"
 
 
 def beside_published(name: str, epochs: int | None = None) -> str:
     """Return the rows of a table that have a run, ours beside the published."""
     table = make_results_table(get_table(name).with_epochs(epochs), "laptop", SEEDS, results.RESULTS)
     rows = [(row, cells) for row, cells in table.rows if any(cell.ours is not None for cell in cells)]
-    if not rows:
-        return NONE_DONE
     return markdown(replace(table, rows=rows)).split("\n\n", 1)[1].rstrip()
 
 
 def draw(images: Path) -> None:
-    """Draw the figures that have runs."""
+    """Draw the figures."""
     table = get_table("table4")
     shown = {
         "scores": ("scores", table.narrowed(*FIVE, *OTHERS, *EARLIER)),
@@ -41,9 +37,7 @@ def draw(images: Path) -> None:
         "alignment": ("alignment", get_table("alignment")),
     }
     for name, (kind, rows) in shown.items():
-        figure = DRAWINGS[kind](rows, "laptop", SEEDS, results.RESULTS)
-        if figure is not None:
-            write_atomic(images / f"replication-{name}.png", png(figure))
+        write_atomic(images / f"replication-{name}.png", png(DRAWINGS[kind](rows, "laptop", SEEDS, results.RESULTS)))
 
 
 TABLES: dict[str, Callable[[], str]] = {

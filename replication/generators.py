@@ -2,18 +2,19 @@
 
 from collections.abc import Callable
 
-from loope.lab.experiments.statistics import paired, rank_correlation, rank_interval
+from loope.lab.experiments.statistics import paired
 from loope.lab.experiments.tables import inputs
+from replication.claims import correlation
 from replication.plan import LARGE_EPOCHS, chance, in_points
-from replication.results import by_seed, finished
+from replication.results import by_seed, finished, table
 
 TRAINED = (("table4", None), ("inputs", None), ("table6", None), ("table1", None), ("table4", LARGE_EPOCHS))
 
 
 def generators() -> str:
     """Whether LOOPE's offsets depend on the image, in every run that has them, and how it scores."""
-    head = "| run | mean size of X_C | it varies over images by | patches out of the static order | test, % |"
-    lines = {"": head, "-": "|---|---:|---:|---:|---:|"}
+    heads = ("run", "mean size of X_C", "it varies over images by", "patches out of the static order", "test, %")
+    rows: dict[str, tuple[str, ...]] = {}
     for name, epochs in TRAINED:
         for row, result in finished(name, epochs):
             metrics = result["metrics"]
@@ -22,23 +23,21 @@ def generators() -> str:
                 score = metrics["average"] if "average" in metrics else metrics["top1"]
                 varies = "it reads none" if blind else f"{metrics['offset_over_images']:.3f}"
                 what = "Pets, ViT-Tiny" if result["run"]["data"]["name"] == "pets" else row
-                lines.setdefault(
-                    result["key"],
-                    f"| {name}, {what}, seed {result['run']['seed']} | {metrics['offset_size']:.3f} | {varies} "
-                    f"| {metrics['offset_swapped']:.1%} | {100 * score:.1f} |",
-                )
-    return "\n".join(lines.values())
+                run = f"{name}, {what}, seed {result['run']['seed']}"
+                size, swapped = f"{metrics['offset_size']:.3f}", f"{metrics['offset_swapped']:.1%}"
+                rows.setdefault(result["key"], (run, size, varies, swapped, f"{100 * score:.1f}"))
+    return table(heads, rows.values())
 
 
 def variants() -> str:
     """Each variant of LOOPE minus the static curve, seed by seed."""
     cells = by_seed("inputs")
-    lines = ["| minus Static, average | points | seeds | p |", "|---|---:|---:|---:|"]
+    rows = []
     for row in inputs.ROWS:
         if row != "Static" and (row, "Average") in cells:
             found = paired(cells[row, "Average"], cells["Static", "Average"])
-            lines.append(f"| {row} | {in_points(found)} | {found.n} | {chance(found.p)} |")
-    return "\n".join(lines)
+            rows.append((row, in_points(found), f"{found.n}", chance(found.p)))
+    return table(("minus Static, average", "points", "seeds", "p"), rows)
 
 
 def movement() -> str:
@@ -49,13 +48,12 @@ def movement() -> str:
         "the static curve's, which move none, included": everything,
     }
     measures = {"offset_size": "mean size of X_C", "offset_swapped": "patches out of the static order"}
-    lines = ["| average, rank correlation with | over runs | | 95 % interval |", "|---|---|---:|---:|"]
+    rows = []
     for measure, words in measures.items():
-        for which, runs in ((which, runs) for which, runs in groups.items() if len(runs) > 3):
-            found = rank_correlation([run.get(measure, 0.0) for run in runs], [run["average"] for run in runs])
-            low, high = rank_interval(found, len(runs))
-            lines.append(f"| {words} | {len(runs)}, {which} | {found:+.2f} | {low:+.2f} to {high:+.2f} |")
-    return "\n".join(lines)
+        for which, runs in groups.items():
+            moved, scores = [run.get(measure, 0.0) for run in runs], [run["average"] for run in runs]
+            rows.append((words, f"{len(runs)}, {which}", *correlation(moved, scores)))
+    return table(("average, rank correlation with", "over runs", "", "95 % interval"), rows, texts=2)
 
 
 TABLES: dict[str, Callable[[], str]] = {

@@ -1,11 +1,12 @@
 """All encoders on Pets together, for docs/results/replication.md: Table 1 has some of them, Table 2 the others."""
 
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import torch
+from pandas import DataFrame
 
 import loope
 from loope.core.files import write_atomic
@@ -13,9 +14,8 @@ from loope.lab.experiments.statistics import paired
 from loope.lab.experiments.table import get_table
 from loope.lab.reports.figures import learning_curves
 from loope.plots import png
-from replication.figures import NONE_DONE
 from replication.plan import PETS, in_points
-from replication.results import results_of
+from replication.results import results_of, table
 
 SEEDS = range(PETS[0].seeds)
 VIT_TINY: dict[str, Any] = {"dim": 192, "grid": 14, "heads": 3, "depth": 12, "patch_size": 16}
@@ -23,33 +23,27 @@ VIT_TINY: dict[str, Any] = {"dim": 192, "grid": 14, "heads": 3, "depth": 12, "pa
 
 def pets() -> str:
     """Accuracy of each seed, the best first, what LOOPE has more, and how much is added to tokens before training."""
-    scores = by_encoder()
-    added: dict[str, str] = {}
-    pesi: dict[str, list[list[float | None]]] = {}
-    for encoder, result in on_pets():
-        added[encoder] = _added(result["run"]["encoder"])
-        pesi.setdefault(encoder, []).append([result["metrics"].get(f"pesi_{name}") for name in ("m_u", "m_d")])
+    scores, added = by_encoder(), {encoder: _added(result["run"]["encoder"]) for encoder, result in on_pets()}
+    pesi = DataFrame([{"encoder": encoder, **result["metrics"]} for encoder, result in on_pets()])
+    pesi = pesi.groupby("encoder")[["pesi_m_u", "pesi_m_d"]].mean()
+    rows = []
+    for encoder in scores.mean().sort_values(ascending=False, kind="stable").index:
+        found = scores[encoder]
+        difference = "-" if encoder == "LOOPE" else in_points(paired(scores["LOOPE"], found))
+        measured = ("-" if math.isnan(value) else f"{value:.4f}" for value in pesi.loc[encoder])
+        accuracies = (f"{value:.1f}" for value in (*found, found.mean()))
+        rows.append((encoder, *accuracies, difference, added[encoder], *measured))
     seeds = (f"seed {seed}" for seed in SEEDS)
     heads = ("top-1 on test, %", *seeds, "mean", "LOOPE minus it", "added at the start", "M_U", "M_D")
-    lines = [f"| {' | '.join(heads)} |", "|---" + "|---:" * (len(heads) - 1) + "|"]
-    for encoder, found in sorted(scores.items(), key=lambda each: -fmean(each[1].values())):
-        cells = [f"{found[seed]:.1f}" if seed in found else "-" for seed in SEEDS]
-        compared = encoder != "LOOPE" and found.keys() & scores.get("LOOPE", {}).keys()
-        difference = in_points(paired(scores["LOOPE"], found)) if compared else "-"
-        cells += [f"{fmean(found.values()):.1f}", difference, added[encoder]]
-        for measured in zip(*pesi[encoder], strict=True):
-            values = [value for value in measured if value is not None]
-            cells.append(f"{fmean(values):.4f}" if len(values) == len(measured) else "-")
-        lines.append(f"| {encoder} | {' | '.join(cells)} |")
-    return "\n".join(lines) if scores else NONE_DONE
+    return table(heads, rows)
 
 
-def by_encoder() -> dict[str, dict[int, float]]:
-    """Encoder -> seed -> accuracy on test, in percent."""
+def by_encoder() -> DataFrame:
+    """Accuracy on test, in percent: a line for each seed, a column for each encoder."""
     scores: dict[str, dict[int, float]] = {}
     for encoder, result in on_pets():
         scores.setdefault(encoder, {})[result["run"]["seed"]] = 100 * result["metrics"]["top1"]
-    return scores
+    return DataFrame(scores)
 
 
 def draw(images: Path) -> None:
@@ -58,8 +52,7 @@ def draw(images: Path) -> None:
     for encoder, result in on_pets():
         points = [(each["epoch"], 100 * each["metrics"]["top1"]) for each in result["history"]]
         curves.setdefault(encoder, []).append(points)
-    if curves:
-        write_atomic(images / "replication-pets.png", png(learning_curves(curves, "epoch", "top-1 on validation, %")))
+    write_atomic(images / "replication-pets.png", png(learning_curves(curves, "epoch", "top-1 on validation, %")))
 
 
 def on_pets() -> Iterator[tuple[str, dict[str, Any]]]:

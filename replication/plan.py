@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable
 from functools import cache
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from loope.lab.experiments.spec import Run
@@ -10,7 +11,7 @@ from loope.lab.experiments.statistics import Difference, holm, paired
 from loope.lab.experiments.table import get_table
 from loope.lab.experiments.tables import inputs, table4
 from replication import results
-from replication.results import SEEDS, by_seed
+from replication.results import by_seed, table
 
 
 class Part(NamedTuple):
@@ -77,16 +78,14 @@ def planned() -> dict[str, Run]:
 
 def plan() -> str:
     """Return a table of the parts and how many of their runs are done."""
-    lines = ["| part | runs | done | minutes of training a run |", "|---|---:|---:|---:|"]
+    rows = []
     for part in PLAN:
-        runs = {run.key: run for run in part.runs()}.values()
-        found = done(runs)
-        spent = sum(result["training_seconds"] for result in found) / 60
-        lines.append(f"| {part.what} | {len(runs)} | {len(found)} | {f'{spent / len(found):.1f}' if found else '-'} |")
-    found = done(planned().values())
-    hours = sum(result["training_seconds"] for result in found) / 3600
-    lines.append(f"| All, each once | {len(planned())} | {len(found)} | {hours:.0f} hours together |")
-    return "\n".join(lines)
+        runs = set(part.runs())
+        seconds = [result["training_seconds"] for result in done(runs)]
+        rows.append((part.what, f"{len(runs)}", f"{len(seconds)}", f"{fmean(seconds) / 60:.1f}"))
+    seconds = [result["training_seconds"] for result in done(planned().values())]
+    rows.append(("All, each once", f"{len(planned())}", f"{len(seconds)}", f"{sum(seconds) / 3600:.0f} hours together"))
+    return table(("part", "runs", "done", "minutes of training a run"), rows)
 
 
 def done(runs: Iterable[Run]) -> list[dict[str, Any]]:
@@ -100,18 +99,6 @@ def progress() -> tuple[int, int]:
     return len(done(runs)), len(runs)
 
 
-def is_complete(name: str, cells: set[tuple[str, str]]) -> bool:
-    """Check that all planned seeds of these cells (row, column) of a table are done."""
-    runs = [
-        entry.run.with_seed(seed)
-        for entry in get_table(name).entries("laptop")
-        for seed in SEEDS
-        if any((entry.row, column) in cells for column in entry.cells)
-    ]
-    wanted = [run for run in runs if run.key in planned()]
-    return bool(wanted) and len(done(wanted)) == len(wanted)
-
-
 def commands() -> str:
     """Return the command of each part."""
     return "\n".join(["```console", *(part.command() for part in PLAN), "```"])
@@ -119,25 +106,19 @@ def commands() -> str:
 
 def differences() -> str:
     """Return LOOPE minus each other encoder on Three-Cell, paired by seed, in points."""
-    lines = ["| LOOPE minus | points | seeds | p | p, corrected |", "|---|---:|---:|---:|---:|"]
-    for row, (found, corrected) in against_loope().items():
-        lines.append(f"| {row} | {in_points(found)} | {found.n} | {chance(found.p)} | {chance(corrected)} |")
-    return "\n".join(lines)
+    rows = (
+        (row, in_points(found), f"{found.n}", chance(found.p), chance(corrected))
+        for row, (found, corrected) in against_loope().items()
+    )
+    return table(("LOOPE minus", "points", "seeds", "p", "p, corrected"), rows)
 
 
 def against_loope() -> dict[str, tuple[Difference, float]]:
     """Return encoder -> LOOPE's average accuracy minus its own, and p corrected for all these tests."""
     cells = by_seed("table4")
-    loope = cells.get(("LOOPE", "Average"), {})
-    found = {
-        row: paired(loope, cells[row, "Average"])
-        for row in COMPARED
-        if loope.keys() & cells.get((row, "Average"), {}).keys()
-    }
-    # Tests that are still to come count: an early result must not look surer than it is.
-    chances = [found[row].p if row in found and found[row].n > 1 else 1.0 for row in COMPARED]
-    corrected = dict(zip(COMPARED, holm(chances), strict=True))
-    return {row: (each, corrected[row] if each.n > 1 else math.nan) for row, each in found.items()}
+    found = [paired(cells["LOOPE", "Average"], cells[row, "Average"]) for row in COMPARED]
+    corrected = holm([each.p for each in found])
+    return {row: (each, p) for row, each, p in zip(COMPARED, found, corrected, strict=True)}
 
 
 def in_points(found: Difference, digits: int = 1) -> str:

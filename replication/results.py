@@ -1,10 +1,14 @@
 """The runs of the study, from one compact file."""
 
+from __future__ import annotations
+
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from pandas import Series
 
 from loope.lab.experiments.results import Results
 from loope.lab.experiments.spec import Run
@@ -81,11 +85,16 @@ def results_of(entry: Entry) -> list[dict[str, Any]]:
     return RESULTS.of_entry(entry, SEEDS)
 
 
-def by_seed(name: str) -> dict[tuple[str, str], dict[int, float]]:
-    """Return (row, column) -> seed -> our number, in the unit that the table shows."""
+def by_seed(name: str) -> Series[float]:
+    """Return our numbers by (row, column, seed), in the unit that the table shows."""
     table = get_table(name)
-    scales = {column.head: column.scale for column in table.columns}
-    found: dict[tuple[str, str], dict[int, float]] = {}
-    for row, column, seed, value in RESULTS.frame(table, "laptop", SEEDS).itertuples(index=False):
-        found.setdefault((row, column), {})[seed] = scales[column] * value
-    return found
+    found = RESULTS.frame(table, "laptop", SEEDS)
+    found["value"] *= found["column"].map({column.head: column.scale for column in table.columns})
+    return found.set_index(["row", "column", "seed"])["value"].sort_index()
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]], texts: int = 1) -> str:
+    """Return a Markdown table whose first `texts` columns are text and the others numbers."""
+    rule = "|---" * texts + "|---:" * (len(heads) - texts) + "|"
+    head = f"| {' | '.join(heads)} |".replace("  ", " ")  # an empty head
+    return "\n".join([head, rule, *(f"| {' | '.join(row)} |" for row in rows)])

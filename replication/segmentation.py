@@ -2,7 +2,7 @@
 
 from loope.lab.data.segmentation import CamVid
 from replication.figures import beside_published
-from replication.results import finished
+from replication.results import finished, table
 
 
 def table3() -> str:
@@ -12,23 +12,15 @@ def table3() -> str:
 
 def classes() -> str:
     """Return the intersection over union of each class."""
-    lines = [f"| IoU, % | {' | '.join(CamVid.labels.names)} |", "|---" * (1 + len(CamVid.labels)) + "|"]
-    for row, result in finished("table3"):
-        lines.append(f"| {row} | {' | '.join(f'{100 * value:.1f}' for value in result['details']['iou'])} |")
-    return "\n".join(lines)
+    rows = ((row, *(f"{100 * value:.1f}" for value in result["details"]["iou"])) for row, result in finished("table3"))
+    return table(("IoU, %", *CamVid.labels.names), rows, texts=1 + len(CamVid.labels))
 
 
 def minutes() -> str:
     """Return how long each run took on one core, and its best score on the validation part."""
-    head = ("run", "minutes", "images/s", "best epoch, by validation", "its validation mIoU, %")
-    lines = [f"| {' | '.join(head)} |", "|---|---:|---:|---:|---:|"]
+    rows = []
     for row, result in finished("table3"):
-        metrics = result["metrics"]
-        cells = (
-            f"{result['seconds'] / 60:.1f}",
-            f"{result['images_per_second']:.1f}",
-            f"{metrics['best_epoch']}",
-            f"{100 * metrics['best_miou']:.1f}",
-        )
-        lines.append(f"| {row} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        time, speed = f"{result['seconds'] / 60:.1f}", f"{result['images_per_second']:.1f}"
+        epoch, score = (result["metrics"][name] for name in ("best_epoch", "best_miou"))
+        rows.append((row, time, speed, f"{epoch}", f"{100 * score:.1f}"))
+    return table(("run", "minutes", "images/s", "best epoch, by validation", "its validation mIoU, %"), rows)

@@ -1,4 +1,4 @@
-"""Damaged files, by seed: bytes of good ones changed, cut, repeated and mixed."""
+"""Damaged files by seed: bytes of valid files are changed, cut, repeated and mixed."""
 
 import random
 from io import BytesIO
@@ -21,7 +21,7 @@ def _encoded(file_format: str, pixels: np.ndarray, mode: str, options: dict) -> 
 
 
 def images(seed: int = 0, size=(24, 36)) -> list[bytes]:
-    """Good images in every format that is read, and of several modes."""
+    """Create valid images in every supported format and several modes."""
     random_pixels = np.random.default_rng(seed).integers(0, 256, (*size, 3), dtype=np.uint8)
     smooth = np.add.outer(np.arange(size[0]) * 9, np.arange(size[1]) * 5).astype(np.uint8)[..., None].repeat(3, 2)
     modes = {"png": ["RGB", "RGBA", "L", "P", "1", "I;16", "LA"], "gif": ["P"], "bmp": ["RGB", "L", "1"]}
@@ -36,7 +36,7 @@ def images(seed: int = 0, size=(24, 36)) -> list[bytes]:
 
 
 def masks(classes: int, size=(24, 36)) -> list[bytes]:
-    """Good masks with values below `classes`."""
+    """Create valid masks with values below `classes`."""
     rows = (np.arange(size[0]) * classes // size[0]).astype(np.uint8)[:, None].repeat(size[1], 1)
     return [
         _encoded(kind, rows, mode, options)
@@ -48,7 +48,7 @@ def masks(classes: int, size=(24, 36)) -> list[bytes]:
 
 
 def mutated(good: list[bytes], seed: int) -> bytes:
-    """One of the files with a few things wrong; most damage is near the beginning, where sizes and types are."""
+    """Damage one of the files, mostly near the beginning, where sizes and types are."""
     choose = random.Random(seed)
     data = bytearray(choose.choice(good))
     for _ in range(choose.choice([1, 1, 2, 3, 8, 30])):

@@ -1,4 +1,4 @@
-"""Real weights and data for tests that need them: they are not part of the project."""
+"""Pretrained weights and real data, which are not part of the project; tests that need them may be skipped."""
 
 import os
 from pathlib import Path
@@ -7,12 +7,12 @@ import pytest
 
 
 def weights(name: str) -> Path:
-    """The file in $LOOPE_WEIGHTS, or a skipped test."""
+    """Return the file in $LOOPE_WEIGHTS, or skip the test."""
     return _found("LOOPE_WEIGHTS", name)
 
 
 def data(name: str) -> Path:
-    """The folder in $LOOPE_DATA, or a skipped test."""
+    """Return the folder in $LOOPE_DATA, or skip the test."""
     return _found("LOOPE_DATA", name)
 
 

@@ -9,10 +9,11 @@ from safetensors.torch import load_file
 
 import loope
 from loope.lab.data.segmentation import CamVid, SegmentationSource
-from loope.lab.experiments.build import build_model
+from loope.lab.experiments.settings import Settings
 from loope.lab.experiments.spec import Run
 from loope.lab.experiments.statistics import paired
 from loope.lab.experiments.table import get_table
+from loope.lab.experiments.three_cell import ThreeCellProbe
 from loope.segmentation.labels import VOID
 from replication import page, plan, rules
 from replication.collect import collect
@@ -99,7 +100,8 @@ def test_which_generators_on_three_cell_start_alive(row, alive):
     shown = loope.ThreeCell(size=40, grid=run.data.options["grid"], cell=run.data.options["cell"])
     images = torch.stack([image for image, _ in shown]) * 2 - 1  # as in training
     for seed, lives in enumerate(alive):
-        encoder = build_model(run.with_seed(seed), 6).loope.encoders[0][0].eval()
+        model = ThreeCellProbe(run.with_seed(seed), Settings()).build_model()
+        encoder = model.loope.encoders[0][0].eval()
         with torch.no_grad():
             assert bool(encoder.offsets(images).std(0).max() > 0) == lives, f"seed {seed}"
 

@@ -1,4 +1,4 @@
-"""Random command lines, and a way to run one as the installed command would, in this process."""
+"""Random command lines, and a function that runs one in this process as the installed command would."""
 
 import io
 import os
@@ -19,7 +19,7 @@ import loope
 from loope.cli import main as cli
 from loope.lab.executors.base import RunError
 
-# Seconds for a line. Its work is measured in processor time: on a busy machine, three seconds of it can take twenty.
+# Seconds per line. Work is measured in CPU time, since wall time depends on the load of the machine.
 LIMIT = {signal.ITIMER_PROF: 20, signal.ITIMER_REAL: 120}  # work; and waiting, for a file, a lock or the network
 NUMBERS = ["0", "1", "2", "3", "7", "-1", "1.5", "nan", "inf", "1e999", "²", "٣", "0x10", "", " ", "one", "1_0"]
 NUMBERS += ["9" * 20, "9" * 5000, "-" + "9" * 400, str(2**31), str(2**63), str(2**64), "1000000000"]
@@ -113,7 +113,7 @@ VALUES = {
     "names": ["gilbert", "raster", "peano", "gilbart", *WORDS],
     "pattern": ["*", "rope*", "nosuch*", "[", *WORDS],
 }
-# What a command does by default takes its time; of an option that is given twice, the last one counts.
+# Faster than the defaults; if an option is given twice, the last value counts.
 QUICK = {("three-cell", "export"): ["--size", "20"], ("pesi",): ["--grid", "3x4"]}
 ENVIRONMENTS = {
     "WORLD_SIZE": ["abc", "", "2", "-1", "²"],
@@ -127,11 +127,11 @@ ENVIRONMENTS = {
 
 
 class TooLong(BaseException):
-    """A line took longer than `LIMIT` allows. No Exception, so that nobody catches it on the way."""
+    """A line took longer than `LIMIT` allows. A BaseException, so that no handler catches it."""
 
 
 def leaves(command=None, path=()):
-    """Every command that does something, by the words that call it."""
+    """Return every command without subcommands, by the words that call it."""
     command = command or typer.main.get_command(cli.app)
     children = getattr(command, "commands", None)
     if children is None:
@@ -143,7 +143,7 @@ LEAVES = leaves()
 
 
 def line(rng):
-    """A random command line: a command, some of its options and arguments, sometimes a word that belongs nowhere."""
+    """A random command line: a command, some of its options and arguments, sometimes an unrelated word."""
     path = rng.choice(list(LEAVES))
     words = []
     for parameter in LEAVES[path].params:
@@ -169,7 +169,7 @@ def value(rng, command, parameter):
 
 
 def furnish(folder):
-    """Files of all kinds that a line may name."""
+    """Create files of all kinds that a line may name."""
     import timm
     import torch
     from typer.testing import CliRunner
@@ -204,7 +204,7 @@ def _no_ray():
 
 @contextmanager
 def nothing_slow():
-    """Lines are read and checked to the end, but nothing trains, serves, or asks the network."""
+    """Parse and check lines completely, but do not train, serve or use the network."""
     patches = {
         "loope.lab.executors.serial.SerialExecutor.submit": _fail,
         "loope.lab.executors.base.ProcessExecutor.submit": _fail,
@@ -225,7 +225,7 @@ def nothing_slow():
 
 
 def run(typed, environment, encoding):
-    """The exit code and what was said, on both streams.
+    """Return the exit code and the output of both streams.
 
     Raises:
         BaseException: whatever would have been a traceback, and `TooLong`.

@@ -80,7 +80,7 @@ def run(alone, *command):
     )
 
 
-def test_nothing_but_the_base_is_there(alone):
+def test_only_the_base_packages_are_installed(alone):
     look = "from importlib.util import find_spec as f; print(*(n for n in ('pandas', 'timm', 'rich', 'loope') if f(n)))"
     assert run(alone, "python", "-c", look).stdout.split() == ["rich", "loope"]
 

@@ -1,4 +1,4 @@
-"""`loope run`, `status`, `tables`, `report` and `demo`, as one types them."""
+"""`loope run`, `status`, `tables`, `report` and `demo`, run as a user would."""
 
 import json
 import re
@@ -14,8 +14,11 @@ from typer.testing import CliRunner
 
 from loope.cli.main import app
 from loope.core.errors import LoopeError
+from loope.lab import executors
+from loope.lab.executors import create_executor
 from loope.lab.experiments import preflight
 from loope.lab.experiments import runner as runner_of_runs
+from loope.lab.experiments.measurement import Measurement
 from loope.lab.experiments.presets import three_cell_run
 from loope.lab.experiments.results import folder_of
 from loope.surgery import load
@@ -67,10 +70,34 @@ def test_run_status_and_report(tmp_path):
     assert re.search(r"\*?\d\.\d{4}.*1\.9670 \([+-]", row)
     assert "| LOOPE | —<br>1.9674 |" in markdown
     for file_format, ending in (("html", "html"), ("latex", "tex"), ("csv", "csv"), ("json", "json"), ("md", "md")):
-        told = loope("report", "table5", *out, "--format", file_format)
-        path = Path(told.split("Written: ")[1].strip().replace("\n", ""))
+        output = loope("report", "table5", *out, "--format", file_format)
+        path = Path(output.split("Written: ")[1].strip().replace("\n", ""))
         assert path.suffix == f".{ending}"
         assert "Static" in path.read_text()
+
+
+def test_runs_on_other_classes_or_with_skipped_images_are_other_runs(tmp_path):
+    lists = [tmp_path / "a.txt", tmp_path / "b.txt"]
+    for first, path in enumerate(lists):
+        path.write_text("\n".join(f"n{number}" for number in range(first, first + 100)))
+    choices = [(), ("--skip-bad-images",), *(("--classes", path) for path in lists)]
+    words = ("status", "scratch", "--only", "ViT-Base | LOOPE*", "--out", tmp_path, "--json")
+
+    def look(*choice):
+        (row,) = json.loads(loope(*words, *choice))
+        return row
+
+    names = [look(*choice)["run"] for choice in choices]
+    assert len(set(names)) == len(choices)
+    folder = tmp_path / "runs" / names[2]
+    folder.mkdir(parents=True)
+    (folder / "run.json").write_text(json.dumps({"metrics": {"best_top1": 0.5}}))
+    assert [look(*choice)["state"] for choice in choices] == ["waiting", "waiting", "done", "waiting"]
+    shown = loope("report", *words[1:-1], "--classes", lists[0], "--format", "csv", "--to", "-")
+    assert "ViT-Base,LOOPE,50,," in shown
+    lists[0].write_text("n1")
+    with pytest.raises(LoopeError, match="100 classes, got 1"):
+        look("--classes", lists[0])
 
 
 def test_run_prints_its_table_as_json_and_nothing_else(tmp_path):
@@ -88,19 +115,19 @@ def test_run_prints_its_table_as_json_and_nothing_else(tmp_path):
     assert "1 of 1 runs are done" in done.stderr
 
 
-def test_a_failed_run_is_told_and_gives_exit_code_1(tmp_path, monkeypatch):
-    def broken(run, folder):
-        raise ZeroDivisionError("no such luck")
+def test_a_failed_run_is_reported_with_exit_code_1(tmp_path, monkeypatch):
+    def broken(self, folder):
+        raise ZeroDivisionError("broken on purpose")
 
-    monkeypatch.setattr(runner_of_runs, "_measure", broken)
+    monkeypatch.setattr(Measurement, "execute", broken)
     words = ("--preset", "smoke", "--only", "Static", "--out", tmp_path)
     shown = loope("run", "table5", *words, "--on", "here", code=1)
     assert "failed" in shown
-    assert "no such luck" in " ".join(shown.split())
-    assert "no such luck" in " ".join(loope("status", "table5", *words).split())
+    assert "broken on purpose" in " ".join(shown.split())
+    assert "broken on purpose" in " ".join(loope("status", "table5", *words).split())
 
 
-def test_missing_data_are_told_once_before_anything_starts(tmp_path, monkeypatch):
+def test_missing_data_is_reported_once_before_anything_starts(tmp_path, monkeypatch):
     monkeypatch.delenv("LOOPE_DATA", raising=False)
     monkeypatch.setattr(runner_of_runs, "execute", lambda *args: pytest.fail("a run was started"))
     with pytest.raises(LoopeError) as stopped:
@@ -109,7 +136,7 @@ def test_missing_data_are_told_once_before_anything_starts(tmp_path, monkeypatch
     assert not tmp_path.joinpath("runs").exists()
 
 
-def test_what_can_run_does_so_and_the_rest_is_told(tmp_path, monkeypatch):
+def test_runs_that_cannot_start_are_reported_and_the_others_run(tmp_path, monkeypatch):
     causes = []
 
     def some(runs, settings):
@@ -123,12 +150,12 @@ def test_what_can_run_does_so_and_the_rest_is_told(tmp_path, monkeypatch):
     assert shown.count("The moon is missing") == 1
     monkeypatch.setattr(preflight, "obstacles", lambda runs, settings: causes.append(len(runs)) or {})
     loope(*words)
-    assert causes == [2, 1]  # what is done needs nothing any more
+    assert causes == [2, 1]  # finished runs are not checked again
 
 
 @pytest.mark.parametrize("seen", [True, False])
 def test_a_run_that_another_process_trains_is_running_elsewhere(tmp_path, monkeypatch, seen):
-    """Seen before it would have begun, or only when it asks for the lock."""
+    """Detected before the run starts, or only when it takes the lock."""
     run = three_cell_run("smoke", "none")
     folder = folder_of(run, tmp_path / "runs")
     if not seen:
@@ -167,7 +194,10 @@ def test_bad_input():
         loope("run", "table5", "--on", "moon")
 
 
-def test_the_demo_writes_a_report_that_opens_offline(tmp_path):
+@pytest.mark.parametrize("on", ["here", pytest.param("local", marks=pytest.mark.slow)])
+def test_the_demo_writes_a_report_that_opens_offline(tmp_path, monkeypatch, on):
+    if on == "here":  # a process for each run takes four times as long
+        monkeypatch.setattr(executors, "create_executor", lambda on, jobs: create_executor("here"))
     shown = loope("demo", "--smoke", "--out", tmp_path, "--jobs", 2)
     assert "Report with figures" in shown
     page = (tmp_path / "report.html").read_text()
@@ -175,20 +205,21 @@ def test_the_demo_writes_a_report_that_opens_offline(tmp_path):
     assert "http" not in page
     for name in ("none", "sinusoid", "gilbert", "loope", "sincos2d"):
         assert f"<td>{name}</td>" in page
-    again = runner.invoke(app, ["demo", "--smoke", "--out", str(tmp_path), "--json"])  # nothing is left to do
-    told = json.loads(again.stdout)
-    assert set(told["scores"]) == {"none", "sinusoid", "gilbert", "loope", "sincos2d"}
-    assert 0 <= told["scores"]["none"]["average"] <= 1
-    assert told["report"] == str(tmp_path / "report.html")
-    # What the explorer ships is such a file: small, and a model of its own.
-    assert Path(told["model"]).stat().st_size < 500_000
-    model = load(told["model"])
+    again = runner.invoke(app, ["demo", "--smoke", "--out", str(tmp_path), "--json"])  # all runs are done
+    output = json.loads(again.stdout)
+    assert set(output["scores"]) == {"none", "sinusoid", "gilbert", "loope", "sincos2d"}
+    assert 0 <= output["scores"]["none"]["average"] <= 1
+    assert output["report"] == str(tmp_path / "report.html")
+    # The explorer ships such a file: a small, complete model.
+    assert Path(output["model"]).stat().st_size < 500_000
+    model = load(output["model"])
     assert [encoder.name for encoder in model.loope.encoders_of(0)] == ["loope"]
     assert next(model.parameters()).dtype == torch.float16
 
 
+@pytest.mark.slow  # tests/lab/engine/test_distributed.py trains in two processes, too
 def test_two_processes_share_each_run(tmp_path):
-    """As docs/scaling.md has it for several GPUs, on CPUs."""
+    """The command of docs/scaling.md for several GPUs, on CPUs."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "-m", "loope"]
     words = ["run", "table4", "--preset", "smoke", "--only", "Static |*", "--only", "LOOPE |*", "--out", str(tmp_path)]
     done = subprocess.run([*command, *words], capture_output=True, text=True, timeout=300, check=False)
@@ -206,8 +237,9 @@ def test_two_processes_share_each_run(tmp_path):
         )
 
 
-def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
-    """A real process, interrupted while its runs train: they save, and the next call goes on."""
+@pytest.mark.slow  # tests/lab/engine/test_executors.py interrupts processes, too
+def test_ctrl_c_saves_and_says_how_to_resume(tmp_path):
+    """Interrupt a process while its runs train: they save, and the message says how to resume."""
     words = ["demo", "--out", str(tmp_path), "--jobs", "2"]
     process = subprocess.Popen([sys.executable, "-m", "loope", *words], stdout=subprocess.PIPE, text=True)
     try:

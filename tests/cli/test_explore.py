@@ -63,7 +63,7 @@ def test_letting_others_in_warns(served):
     assert not served[0][0].app.local
 
 
-def test_a_port_that_is_taken_is_told_in_words(monkeypatch, capsys):
+def test_a_port_in_use_gives_a_message(monkeypatch, capsys):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         monkeypatch.setattr(sys, "argv", ["loope", "explore", "--no-browser", "--port", str(port)])
@@ -73,7 +73,7 @@ def test_a_port_that_is_taken_is_told_in_words(monkeypatch, capsys):
     assert f"port {port}: Address already in use; choose another with --port" in capsys.readouterr().err
 
 
-def test_what_to_install_is_told(monkeypatch):
+def test_missing_packages_are_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "loope.explorer.server", None)  # it imports the web server
     shown = runner.invoke(cli.app, ["explore"])
     assert "pip install 'loope[explore]'" in str(shown.exception)
@@ -91,6 +91,6 @@ def test_export_writes_the_page(tmp_path, monkeypatch):
     assert (tmp_path / "page" / "api" / "similarity" / "gilbert" / "2x3" / "768.bin").is_file()
 
 
-def test_the_page_is_there_before_torch():
+def test_the_page_is_served_before_torch_is_loaded():
     code = "import sys, loope.explorer.app as a; a.create_app(); sys.exit('torch' in sys.modules)"
     assert python(code).returncode == 0

@@ -35,18 +35,18 @@ def check(lines):
     found = {}
     with fuzzing.nothing_slow():
         for typed, environment, encoding in lines:
-            told = f"{environment} {encoding} {[shown(word) for word in typed]}"
+            line = f"{environment} {encoding} {[shown(word) for word in typed]}"
             try:
                 code, said = fuzzing.run(typed, environment, encoding)
             except (KeyboardInterrupt, pytest.fail.Exception):
                 raise
             except BaseException as error:
-                found[told] = "".join(traceback.format_exception(error)[-4:])
+                found[line] = "".join(traceback.format_exception(error)[-4:])
             else:
                 if code not in CODES or "Traceback" in said or (code and not said):
-                    found[told] = f"exit code {code}: {said}"
+                    found[line] = f"exit code {code}: {said}"
     if found:
-        pytest.fail("\n\n".join(f"{told}\n{fault}" for told, fault in found.items()), pytrace=False)
+        pytest.fail("\n\n".join(f"{line}\n{fault}" for line, fault in found.items()), pytrace=False)
 
 
 @pytest.mark.parametrize("timer", fuzzing.LIMIT)

@@ -102,11 +102,11 @@ def test_the_encoder_at_work_is_measured_and_what_is_set_aside_by_name(tmp_path)
     model = timm.create_model("vit_tiny_patch16_224", img_size=64, **args)
     loope.attach(model, "rope_mixed")
     path = loope.save(model, tmp_path / "m.safetensors", model_args=args)
-    told = as_json("--checkpoint", path)
-    (row,) = told["rows"]
+    output = as_json("--checkpoint", path)
+    (row,) = output["rows"]
     scores = loope.pesi_from_similarity(loope.encoder_similarity(model.loope.encoders_of(0)[0]), (4, 4))
     assert (row["name"], row["m_u"]) == ("m.safetensors: rope_mixed", scores.m_u.item())
-    assert told["set_aside"] == ["loope.own.pos_embed"]
+    assert output["set_aside"] == ["loope.own.pos_embed"]
     assert "--table loope.own.pos_embed" in run("--checkpoint", path)
     (own,) = as_json("--checkpoint", path, "--table", "loope.own.pos_embed")["rows"]
     table = model.loope.own.pos_embed[0, 1:].view(4, 4, 32)

@@ -61,22 +61,22 @@ def normalised(photo) -> torch.Tensor:
 
 def test_mask_overlay_and_legend(model, checkpoint, photo, tmp_path):
     out = tmp_path / "out"
-    told = json.loads(run(photo, "--checkpoint", checkpoint, "--out", out, "--full", "--json"))
+    output = json.loads(run(photo, "--checkpoint", checkpoint, "--out", out, "--full", "--json"))
     expected = predict(model, normalised(photo))[0].argmax(0)
-    with Image.open(told["files"]["mask"]) as mask:
+    with Image.open(output["files"]["mask"]) as mask:
         assert mask.mode == "P"
         assert torch.equal(torch.from_numpy(np.array(mask)).long(), expected)
         assert torch.equal(torch.from_numpy(np.array(mask.convert("RGB"))), LABELS.paint(expected))
-    with Image.open(told["files"]["overlay"]) as overlay:
+    with Image.open(output["files"]["overlay"]) as overlay:
         mixed = (np.array(Image.open(photo)).astype(float) + LABELS.paint(expected).numpy()) / 2
         assert np.abs(np.array(overlay) - mixed).max() <= 0.5
-    with Image.open(told["files"]["legend"]) as legend:
+    with Image.open(output["files"]["legend"]) as legend:
         assert legend.width > 100
     assert {path.name for path in out.iterdir()} == {f"street-{kind}.png" for kind in ("mask", "overlay", "legend")}
-    assert told["size"] == [64, 96]
-    shares = {each["name"]: each["share"] for each in told["classes"]}
+    assert output["size"] == [64, 96]
+    shares = {each["name"]: each["share"] for each in output["classes"]}
     assert shares == {name: (expected == kind).double().mean().item() for kind, name in enumerate(LABELS.names)}
-    assert [each["share"] for each in told["classes"]] == sorted(shares.values(), reverse=True)
+    assert [each["share"] for each in output["classes"]] == sorted(shares.values(), reverse=True)
 
 
 def test_images_are_fitted_to_the_model(model, checkpoint, photo, tmp_path):
@@ -94,7 +94,7 @@ def test_scales_and_mirror_images(model, checkpoint, photo, tmp_path):
         assert torch.equal(torch.from_numpy(np.array(mask)).long(), expected)
 
 
-def test_the_classes_are_told_in_words(checkpoint, photo, tmp_path):
+def test_the_classes_are_listed(checkpoint, photo, tmp_path):
     shown = run(photo, "--checkpoint", checkpoint, "--out", tmp_path)
     assert any(name in shown for name in LABELS.names)
     assert "street-mask.png" in shown.replace("\n", "")
@@ -105,8 +105,8 @@ def test_photographs_that_lie_on_their_side_are_turned(checkpoint, photo, tmp_pa
     exif = Image.Exif()
     exif[0x0112] = 6
     turned.save(tmp_path / "turned.png", exif=exif)
-    told = json.loads(run(tmp_path / "turned.png", "--checkpoint", checkpoint, "--out", tmp_path, "--json"))
-    assert told["size"] == [64, 96]
+    output = json.loads(run(tmp_path / "turned.png", "--checkpoint", checkpoint, "--out", tmp_path, "--json"))
+    assert output["size"] == [64, 96]
 
 
 HOSTILE = (
@@ -121,10 +121,10 @@ def test_names_from_files_and_paths_are_shown_as_text(checkpoint, photo, tmp_pat
     every = torch.arange(64 * 96).view(64, 96) % len(HOSTILE)
     monkeypatch.setattr(segment, "_classes", lambda *_: every)
     out = tmp_path / "[red]\x1b[2Jout[/red]"
-    told = run(photo, "--checkpoint", checkpoint, "--out", out)
-    assert not any(letter in told for letter in "\x1b\x07\x9b\u202e")
-    assert all(printable(name) in told for name in HOSTILE)
-    assert "[red]\\x1b[2Jout[/red]" in told.replace("\n", "")
+    output = run(photo, "--checkpoint", checkpoint, "--out", out)
+    assert not any(letter in output for letter in "\x1b\x07\x9b\u202e")
+    assert all(printable(name) in output for name in HOSTILE)
+    assert "[red]\\x1b[2Jout[/red]" in output.replace("\n", "")
     names = [
         each["name"] for each in json.loads(run(photo, "--checkpoint", checkpoint, "--out", out, "--json"))["classes"]
     ]
@@ -135,9 +135,9 @@ def test_errors_show_names_as_text(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["loope", "segment", "\x1b[2J[/b].jpg", "--checkpoint", "m.safetensors"])
     with pytest.raises(SystemExit):
         cli.main()
-    told = capsys.readouterr().err
-    assert "\\x1b[2J[/b].jpg" in told
-    assert "\x1b[2J" not in told
+    output = capsys.readouterr().err
+    assert "\\x1b[2J[/b].jpg" in output
+    assert "\x1b[2J" not in output
 
 
 def test_scores_that_are_no_numbers_are_refused(model, photo, tmp_path):

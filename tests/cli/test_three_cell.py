@@ -42,12 +42,12 @@ def test_show_writes_nothing_unasked(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_show_takes_what_there_is(tmp_path):
+def test_show_is_limited_to_the_available_samples(tmp_path):
     asked = ["three-cell", "show", "--count", "9", "--size", "20", "--split", "val", "--json"]
     assert len(json.loads(runner.invoke(cli.app, asked).output)["samples"]) == 2
 
 
-def test_export_writes_goes_on_and_says_so(tmp_path, monkeypatch):
+def test_export_writes_and_resumes(tmp_path, monkeypatch):
     asked = ["three-cell", "export", str(tmp_path / "probe"), "--size", "30", "--grid", "4x5", "--cell", "2"]
     real, calls = three_cell_export.write_atomic, []
 
@@ -71,10 +71,10 @@ def test_export_writes_goes_on_and_says_so(tmp_path, monkeypatch):
 
 def test_export_tells_scripts_what_it_wrote(tmp_path):
     words = ["three-cell", "export", str(tmp_path / "probe"), "--size", "20", "--grid", "5x5", "--cell", "2", "--json"]
-    told = json.loads(runner.invoke(cli.app, words).stdout)
-    assert told["samples"] == 20
-    assert Path(told["card"]).parent == Path(told["folder"]) == tmp_path / "probe"
-    assert told["majority_rates"] == loope.ThreeCell(20, 5, 2).majority_rates()
+    output = json.loads(runner.invoke(cli.app, words).stdout)
+    assert output["samples"] == 20
+    assert Path(output["card"]).parent == Path(output["folder"]) == tmp_path / "probe"
+    assert output["majority_rates"] == loope.ThreeCell(20, 5, 2).majority_rates()
 
 
 def test_export_as_npz_of_a_split(tmp_path):

@@ -1,4 +1,4 @@
-"""Makes any encoder and calls every hook it has, so that one test can hold all of them to the same rules."""
+"""Create any encoder and call all of its hooks, so that one test covers all encoders."""
 
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ every_encoder = pytest.mark.parametrize("name", NAMES)
 
 
 def make(name: str, grid: GridLike, seed: int = 0, **options) -> loope.PositionalEncoder:
-    """An encoder whose learned parts are not all zero, so that wrong ones show."""
+    """Create an encoder; parameters that start from zero get random values, since zeros would hide faults."""
     torch.manual_seed(seed)
     encoder = loope.create_encoder(name, DIM, grid, patch_size=PATCH, heads=HEADS, depth=DEPTH, **options)
     for parameter in encoder.parameters():
@@ -25,13 +25,13 @@ def make(name: str, grid: GridLike, seed: int = 0, **options) -> loope.Positiona
 
 
 def reads(encoder) -> set[str]:
-    """What an encoder's output depends on besides the grid."""
+    """Return the inputs that an encoder's output depends on besides the grid."""
     by_hook = {"embed": {"images"}, "mix": {"tokens"}, "bias": {"q"}} if encoder.reads_content else {}
     return set().union(*({"rotate": {"q", "k"}, **by_hook}.get(hook, set()) for hook in encoder.hooks()))
 
 
 class Inputs(NamedTuple):
-    """What a model would hand over."""
+    """The inputs of all hooks."""
 
     images: Tensor
     tokens: Tensor
@@ -51,7 +51,7 @@ def inputs(grid: GridLike, seed: int = 0, batch: int = BATCH, **kind) -> Inputs:
 
 
 def hook_outputs(encoder: loope.PositionalEncoder, given: Inputs, grid: Grid | None = None) -> dict[str, Tensor]:
-    """Every hook of the encoder on its own grid, or for one call on another, by name."""
+    """Call every hook on the encoder's grid, or on the one given; return the outputs by name."""
     place, hooks, out = grid or encoder.grid, encoder.hooks(), {}
     if "embed" in hooks:
         out["embed"] = encoder(given.images, grid)
@@ -66,7 +66,7 @@ def hook_outputs(encoder: loope.PositionalEncoder, given: Inputs, grid: Grid | N
 
 
 class Called(nn.Module):
-    """The hooks as a module, for the compilers."""
+    """All hooks as one module, for compilers."""
 
     def __init__(self, encoder: loope.PositionalEncoder):
         super().__init__()

@@ -1,6 +1,6 @@
-"""Public functions called with anything: what is refused is a `LoopeError` or a `TypeError`, and no NaN comes out.
+"""Call public functions with random arguments: errors are `LoopeError` or `TypeError`, and no NaN is returned.
 
-Seeded and bounded. Values are small or absurd, never in between: memory is for the tests of limits.
+Seeded and bounded. Values are small or absurd, never in between: other tests check memory limits.
 """
 
 import copy
@@ -57,7 +57,7 @@ def tensor(rng: random.Random) -> Tensor:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 return value.to(rng.choice(DTYPES))
-        except (NotImplementedError, RuntimeError, TypeError):  # some dtypes cannot be made
+        except (NotImplementedError, RuntimeError, TypeError):  # some dtypes cannot be created
             return value
     return value.requires_grad_(rng.random() < 0.2)
 
@@ -91,7 +91,7 @@ side = pick(*SIDES)
 square = pick(torch.rand(4, 4), torch.rand(2, 4, 4), torch.rand(6, 6).double(), torch.rand(9, 9).half())
 vectors = pick(torch.rand(2, 2, 8), torch.rand(3, 2, 3, 4).double(), torch.rand(2, 2, 8).bfloat16())
 encoders = pick(*loope.list_encoders())
-# A function and, for each argument, what makes a likely value of it.
+# Each function, and for each argument a generator of likely values.
 CALLS: dict[str, tuple[Callable[..., Any], dict[str, Callable[[random.Random], Any]]]] = {
     "create_order": (loope.create_order, {"name": pick(*loope.list_orders()), "height": side, "width": side}),
     "Order": (loope.Order, {"index": pick(torch.tensor([[0, 1]]), torch.tensor([[1, 1]]), torch.rand(2, 2))}),
@@ -164,7 +164,7 @@ def finite(value: Any) -> bool:
 
 
 def fuzz(seed: int, count: int) -> list[str]:
-    """What came out that should not have."""
+    """Make random calls; return a description of each wrong outcome."""
     rng, bad = random.Random(seed), []
     for number in range(count):
         name = rng.choice(list(CALLS))

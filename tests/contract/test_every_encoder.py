@@ -1,4 +1,4 @@
-"""The contract: what every encoder of the list must do. A new encoder gets all of it for free."""
+"""The contract of all registered encoders; a new encoder is tested automatically."""
 
 import copy
 
@@ -33,12 +33,12 @@ SHAPES = {
 
 
 def tied_to_grid(name) -> bool:
-    """Whether some parameter has another shape on another grid."""
+    """Whether the shape of some parameter depends on the grid."""
     small, large = ([p.shape for p in make(name, side).parameters()] for side in (3, 5))
     return small != large
 
 
-def test_the_list_is_the_documented_one():
+def test_the_list_matches_the_documents():
     additive = ["none", "learned", "sinusoid", "gilbert", "sincos2d", "sincos2d_sum", "fourier", "loope"]
     assert [*additive, "peg", "irpe", "alibi2d", "rope_axial", "rope_mixed", "as2drope"] == NAMES
     assert loope.list_encoders("rope*") == ["rope_axial", "rope_mixed"]
@@ -72,12 +72,12 @@ def test_resize_equals_one_call_at_the_other_grid(name, old, new):
 
 
 @every_encoder
-def test_grids_of_equal_size_are_told_apart(name):
+def test_grids_of_equal_size_differ(name):
     if name == "none":
-        pytest.skip("no position: nothing to tell apart")
-    # Raster numbers 4x4 and 2x8 alike: that is the order's doing, so another one is asked here.
+        pytest.skip("no positions: nothing can differ")
+    # The raster order numbers 4x4 and 2x8 the same, so use another one.
     encoder = make(name, (4, 4), **({"order": "column"} if name == "sinusoid" else {})).eval()
-    # The same numbers as a 4x4 and as a 2x8 map; pixels are cut anew, since LOOPE wants an image of the right shape.
+    # The same tokens as a 4x4 and as a 2x8 map; only the image, which LOOPE reads, needs the right shape.
     square, wide = (encoder.similarity(grid) for grid in ((4, 4), (2, 8)))
     assert not torch.allclose(square, wide)
     given, again = inputs((4, 4)), inputs((2, 8))
@@ -86,7 +86,7 @@ def test_grids_of_equal_size_are_told_apart(name):
         hook_outputs(encoder, given._replace(images=again.images), Grid(2, 8)),
     )
     assert any(not torch.allclose(one[key], other[key]) for key in one)
-    assert_same(hook_outputs(encoder, given, Grid(4, 4)), one)  # what was kept for 2x8 does not answer for 4x4
+    assert_same(hook_outputs(encoder, given, Grid(4, 4)), one)  # the cache of 2x8 is not used for 4x4
 
 
 @every_encoder
@@ -95,7 +95,7 @@ def test_resize_there_and_back(name):
     before = hook_outputs(encoder, given)
     encoder.resize((12, 12)).resize((6, 6))
     after = hook_outputs(encoder, given)
-    if tied_to_grid(name):  # noise does not survive resampling whole, but most of it does
+    if tied_to_grid(name):  # resampling keeps most of the noise, not all
         for key in before:
             assert torch.corrcoef(torch.stack((before[key].flatten(), after[key].flatten())))[0, 1] > 0.9
     else:
@@ -103,7 +103,7 @@ def test_resize_there_and_back(name):
 
 
 @every_encoder
-def test_the_same_seed_gives_the_same(name):
+def test_seeds_determine_the_parameters(name):
     assert_same(hook_outputs(make(name, 5, seed=3), inputs(5)), hook_outputs(make(name, 5, seed=3), inputs(5)))
     parameters = [
         torch.cat([p.flatten() for p in make(name, 5, seed=s).parameters()] or [torch.ones(1)]) for s in (3, 4)
@@ -114,7 +114,7 @@ def test_the_same_seed_gives_the_same(name):
 @every_encoder
 def test_state_dict_round_trip(name):
     source, target = make(name, (3, 5), seed=1).train(), make(name, (3, 5), seed=2).eval()
-    hook_outputs(source, inputs((3, 5)))  # moves BatchNorm's running mean, fills what is kept
+    hook_outputs(source, inputs((3, 5)))  # updates BatchNorm's running mean, fills the cache
     source.eval()
     state = source.state_dict()
     assert set(state) == {n for n, _ in source.named_parameters()} | {
@@ -139,7 +139,7 @@ def test_copies_are_independent(name):
 
 @every_encoder
 def test_gradients_flow_where_they_should(name):
-    # Where no ReLU is off, BatchNorm takes away what the bias before it adds, and its gradient is rightly zero.
+    # If no ReLU is inactive, BatchNorm cancels the bias before it, whose gradient is then zero: use GELU.
     encoder = make(name, (3, 4), **({"activation": "gelu"} if name == "loope" else {})).train()
     given = inputs((3, 4))._make(value.requires_grad_() for value in inputs((3, 4)))
     draw = torch.Generator().manual_seed(5)
@@ -158,12 +158,12 @@ def test_gradients_flow_where_they_should(name):
 
 
 @every_encoder
-def test_what_is_handed_out_may_be_written_into(name):
+def test_outputs_may_be_modified(name):
     encoder, given = make(name, (3, 4)).eval(), inputs((3, 4))
     before = {key: value.clone() for key, value in hook_outputs(encoder, given).items()}
     with torch.no_grad():
         for value in hook_outputs(encoder, inputs((3, 4))).values():
-            value.contiguous().add_(1)  # a bias that is the same for all heads is handed out as one
+            value.contiguous().add_(1)  # a bias that all heads share is an expanded tensor
     assert_same(hook_outputs(encoder, given), before)
 
 
@@ -181,7 +181,7 @@ def test_wrong_numbers_of_tokens_and_layers_are_errors(name):
 
 
 @every_encoder
-def test_similarity_is_symmetric_and_most_at_the_cell_itself(name):
+def test_similarity_is_symmetric_and_largest_on_the_diagonal(name):
     similarity = make(name, (4, 5)).similarity().detach().double()
     if name != "irpe":  # its buckets are learned for each direction
         torch.testing.assert_close(similarity, similarity.T, atol=1e-5, rtol=0)
@@ -190,7 +190,7 @@ def test_similarity_is_symmetric_and_most_at_the_cell_itself(name):
 
 
 @every_encoder
-def test_a_missing_hook_says_what_there_is(name):
+def test_a_missing_hook_names_the_existing_one(name):
     encoder = make(name, 2)
     for hook, arguments in {"embed": 2, "mix": 3, "rotate": 4, "bias": 3}.items():
         if hook not in encoder.hooks():

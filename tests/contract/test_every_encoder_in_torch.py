@@ -1,4 +1,4 @@
-"""The contract with torch: what every encoder must do in other dtypes, on other devices, compiled and exported."""
+"""The contract of all encoders with torch: other dtypes, other devices, compiling and exporting."""
 
 import copy
 
@@ -38,14 +38,14 @@ def test_other_dtypes(name, dtype):
 def test_autocast(name):
     encoder, given = make(name, (5, 4)).eval(), inputs((5, 4))
     with torch.autocast("cpu", torch.bfloat16):
-        first = hook_outputs(encoder, given)  # what is kept is made here, under autocast
+        first = hook_outputs(encoder, given)  # the cache is filled here, under autocast
     for key, value in hook_outputs(encoder, given).items():
         torch.testing.assert_close(first[key].float(), value, atol=0.1, rtol=0.1)
     assert_same(hook_outputs(encoder, given), hook_outputs(make(name, (5, 4)).eval(), given))
 
 
 @every_encoder
-def test_what_is_made_in_inference_mode_trains_later(name):
+def test_a_cache_from_inference_mode_can_be_trained_with(name):
     encoder = make(name, (3, 4)).eval()
     with torch.inference_mode():
         hook_outputs(encoder, inputs((3, 4)))
@@ -58,7 +58,7 @@ def test_what_is_made_in_inference_mode_trains_later(name):
 
 
 @every_encoder
-def test_no_device_is_taken_for_granted(name):
+def test_follows_the_device_of_its_inputs(name):
     encoder, given = make(name, (3, 4)).eval(), inputs((3, 4))
     hook_outputs(encoder, given)
     out = hook_outputs(encoder.to("meta"), given._make(value.to("meta") for value in given))
@@ -77,7 +77,7 @@ def test_compiles_without_graph_breaks(name):
 
 @every_encoder
 def test_compiled_code_follows_the_grid_of_the_image(name):
-    """Where sizes change from call to call, the compiler has symbols for them."""
+    """When sizes change between calls, the compiler uses symbolic sizes."""
     torch._dynamo.reset()
     encoder = make(name, (3, 4)).eval()
 
@@ -91,8 +91,8 @@ def test_compiled_code_follows_the_grid_of_the_image(name):
 
 
 @every_encoder
-def test_encoders_do_not_share_what_a_compiler_keeps(name):
-    """Two of one class through one compiled function, which knows the first when the second comes."""
+def test_compiled_encoders_do_not_share_constants(name):
+    """Two encoders of one class go through one compiled function, which has been specialized to the first."""
     torch._dynamo.reset()
     other = {"sinusoid": {"frequencies": "arithmetic"}, "rope_axial": {"temperature": 7.0}, "as2drope": {"base": 7}}
     encoders = [make(name, (3, 4)).eval(), make(name, (3, 4), seed=1, **other.get(name, {})).eval()]
@@ -103,7 +103,7 @@ def test_encoders_do_not_share_what_a_compiler_keeps(name):
 
 @every_encoder
 def test_angles_are_rounded_once_at_the_end(name):
-    """A grid of 1x600 in bfloat16 against float64: what is left is the rounding of the result."""
+    """On a grid of 1x600, bfloat16 differs from float64 only by the rounding of the result."""
     exact = make(name, (1, 600)).double().eval()
     if name == "loope" or not {"embed", "rotate"} & set(exact.hooks()):
         pytest.skip("no angles, or, for LOOPE, offsets from a CNN that runs in bfloat16")
@@ -119,7 +119,7 @@ def test_angles_are_rounded_once_at_the_end(name):
 
 
 @every_encoder
-def test_can_be_made_where_the_default_device_is_meta(name):
+def test_can_be_created_on_the_default_device_meta(name):
     given = inputs((3, 4))
     with torch.device("meta"):
         encoder = loope.create_encoder(name, DIM, (3, 4), patch_size=PATCH, heads=HEADS, depth=DEPTH).eval()
@@ -128,7 +128,7 @@ def test_can_be_made_where_the_default_device_is_meta(name):
 
 
 @every_encoder
-def test_one_encoder_in_two_dtypes_keeps_both_apart(name):
+def test_the_cache_depends_on_the_dtype(name):
     encoder, given = make(name, (3, 4)).eval(), inputs((3, 4))
     hook_outputs(encoder, given)
     wide = given._make(value.double() for value in given)

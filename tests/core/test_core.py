@@ -104,7 +104,7 @@ def test_registry_checks_options_and_needs():
         things.create("b", context, {"mode": 1})
 
 
-def test_writes_leave_what_was_there_if_they_fail(tmp_path, monkeypatch):
+def test_failed_writes_keep_the_old_file(tmp_path, monkeypatch):
     path = write_atomic(tmp_path / "deep" / "file.txt", "old")
     assert path.read_text() == "old"
 
@@ -118,7 +118,7 @@ def test_writes_leave_what_was_there_if_they_fail(tmp_path, monkeypatch):
     assert path.read_text() == "old"
 
 
-def test_unknown_names_of_any_length_are_told_shortly():
+def test_unknown_names_are_shortened_in_messages():
     told = str(unknown("order", "g" * 100_000, ["gilbert", "raster"]))
     assert "gilbert" in told
     assert len(told) < 1000

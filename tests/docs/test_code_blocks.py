@@ -57,7 +57,7 @@ def test_blocks_are_of_kinds_that_are_run(page):
 
 
 def loope_words(command):
-    """The arguments of the `loope` in a line: after variables, under a launcher, or in what is handed to sbatch."""
+    """The arguments of the `loope` in a line: after variables, under a launcher, or wrapped by sbatch."""
     words = shlex.split(command)
     for word in words:
         if word.startswith("loope "):
@@ -128,7 +128,7 @@ def run_small(words):
 
 
 def check_names(name, values):
-    """Names are plain words to the parser; here they must be some."""
+    """Check that names which the parser takes as plain words exist."""
     if "preset" in values and values.get("table"):
         assert get_table(values["table"]).select(values["preset"], *(values.get("only") or ()))
     for encoder in values.get("encoders") or ():

@@ -1,4 +1,4 @@
-"""The documentation as a site: built strictly, whole, and free of anything from elsewhere."""
+"""The documentation as a site: built strictly, complete, and without external resources."""
 
 import re
 import subprocess
@@ -26,7 +26,7 @@ def site(tmp_path_factory):
     return folder
 
 
-def test_every_page_is_there_and_in_the_navigation(site):
+def test_every_page_exists_and_is_in_the_navigation(site):
     pages = {page.relative_to(ROOT / "docs").with_suffix(".html") for page in (ROOT / "docs").rglob("*.md")}
     start = (site / "index.html").read_text()
     for page in pages:
@@ -57,7 +57,7 @@ def test_no_page_asks_another_host(site):
 @pytest.mark.browser
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
 def test_pages_opened_as_files(site):
-    """Search, what the copy buttons copy, and a phone's width, on pages that no server sends."""
+    """Search, copy buttons and narrow screens work on pages opened as files."""
     with browser() as chromium:
         page = chromium.new_context(viewport={"width": 360, "height": 740}).new_page()
         faults = []

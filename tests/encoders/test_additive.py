@@ -103,7 +103,7 @@ def test_gilbert_is_sinusoid_on_the_gilbert_order():
     assert not torch.equal(one(None), loope.create_encoder("sinusoid", 64, (9, 5))(None))
 
 
-def test_an_order_of_ones_own():
+def test_a_custom_order():
     order = loope.create_order("hilbert", 4, 4).reverse()
     encoder = loope.create_encoder("sinusoid", 8, 4, order=order)
     # The cell at position p of the reversed curve has the vector of position p.
@@ -202,7 +202,7 @@ def test_fourier_is_the_formula(amplitude, size):
         loope.create_encoder("fourier", 4, 2, amplitude="sqrt")
 
 
-def test_fourier_takes_unit_waves_unless_told_otherwise():
+def test_fourier_uses_unit_amplitudes_by_default():
     torch.manual_seed(0)
     encoder = loope.create_encoder("fourier", 96, 7)
     assert encoder.amplitude == "unit"

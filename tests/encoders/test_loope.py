@@ -197,7 +197,7 @@ def test_similarity_is_that_of_the_static_order_with_the_same_options():
     assert not torch.allclose(encoder.similarity(), make().double().similarity())
 
 
-def test_an_order_of_ones_own_cannot_follow_to_another_grid():
+def test_an_order_object_cannot_be_resized():
     encoder = make(order=loope.create_order("hilbert", 3, 4))
     with pytest.raises(loope.LoopeError, match="for a grid of 3x4 cells, got 4x4"):
         encoder.resize((4, 4))

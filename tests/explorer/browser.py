@@ -1,4 +1,4 @@
-"""Looking at the page as a visitor does: pixels of canvases, places of cells, what stands where."""
+"""Use the page as a visitor does: open views, hover and click cells, read pixels and tables."""
 
 import contextlib
 import csv
@@ -17,33 +17,33 @@ RGB = re.compile(r"rgb\((\d+) (\d+) (\d+)\)")
 
 
 def open_view(page, address, view):
-    """Go there, and wait until it is drawn."""
-    page.goto("about:blank")  # an address that differs after the hash only would not load anew
+    """Open a view and wait until it is drawn."""
+    page.goto("about:blank")  # a change of the hash alone would not reload the page
     page.goto(f"{address}#{view}")
     ready(page)
 
 
 def link(page):
-    """What stands behind the hash of the page's address."""
+    """Return the hash of the page's address."""
     return page.evaluate("location.hash")
 
 
 def ready(page):
-    """Wait until the view says that it has drawn what was asked for."""
+    """Wait until the view has been drawn."""
     page.wait_for_selector("main[data-ready]")
 
 
 def until(page, expression):
-    """Wait until a JavaScript expression holds. Playwright's own way uses eval, which the page's policy forbids."""
+    """Wait until a JavaScript expression holds. Playwright's own wait uses eval, which the page's policy forbids."""
     for _ in range(1000):
         if page.evaluate(expression):
             return
         page.wait_for_timeout(20)
-    raise AssertionError(f"never came to be: {expression}")
+    raise AssertionError(f"still false: {expression}")
 
 
-def spot(page, number, cell, grid):
-    """Where on the screen the middle of a cell of the canvas is."""
+def position_of(page, number, cell, grid):
+    """Return the screen position of the centre of a cell."""
     canvas = page.locator("canvas.cells").nth(number)
     canvas.scroll_into_view_if_needed()
     box = canvas.bounding_box()
@@ -53,16 +53,16 @@ def spot(page, number, cell, grid):
 
 def hover(page, number, cell, grid):
     """Move the pointer to a cell."""
-    page.mouse.move(*spot(page, number, cell, grid))
+    page.mouse.move(*position_of(page, number, cell, grid))
 
 
 def click(page, number, cell, grid):
     """Click a cell."""
-    page.mouse.click(*spot(page, number, cell, grid))
+    page.mouse.click(*position_of(page, number, cell, grid))
 
 
 def pixels(page, number, grid):
-    """The colour in the middle of every cell, `[(r, g, b), ...]`, row-major."""
+    """Read the colour at the centre of every cell, `[(r, g, b), ...]`, row-major."""
     return [
         tuple(rgb)
         for rgb in page.evaluate(
@@ -82,18 +82,18 @@ def pixels(page, number, grid):
 
 
 def colours(page, name):
-    """A colour scale of the page: 256 colours."""
+    """Read the 256 colours of one of the page's scales."""
     made = page.evaluate("async (name) => (await import('./colours.js')).TABLES[name]", name)
     return [tuple(map(int, RGB.fullmatch(text).groups())) for text in made]
 
 
 def painted(values, table, least, most):
-    """The colours that values should have."""
+    """Compute the expected colours of values."""
     return [table[max(0, min(255, math.floor(255 * (value - least) / (most - least) + 0.5)))] for value in values]
 
 
 def run(code, folder):
-    """What a script prints that is run in a folder."""
+    """Run a script in a folder; return what it prints."""
     printed, before = io.StringIO(), Path.cwd()
     os.chdir(folder)
     try:
@@ -105,14 +105,14 @@ def run(code, folder):
 
 
 def table_of(page):
-    """The rows of the CSV file that the view gives."""
+    """Download the view's CSV file; return its rows."""
     with page.expect_download() as made:
         page.get_by_role("button", name="CSV").click()
     return list(csv.DictReader(made.value.path().read_text().splitlines()))
 
 
 def assert_answers(page, cells, grid):
-    """The page gives the library's answers to the questions on these cells."""
+    """Check that the page shows the library's answers for these cells."""
     label = answer(torch.tensor([cells]), grid)[0].tolist()
     text = page.locator(".questions").inner_text()
     for words in in_words(label).values():

@@ -9,7 +9,7 @@ MAPS, MINIS = 4, 3  # canvases of a card: its map, then three maps of PESI
 
 
 def map_of(card):
-    """The number of a card's similarity map among the page's canvases."""
+    """Return the index of a card's similarity map among the page's canvases."""
     return card * MAPS
 
 

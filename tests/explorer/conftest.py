@@ -1,4 +1,4 @@
-"""Chromium and the explorer, each started once for a file of tests."""
+"""Chromium and the explorer, each started once per module."""
 
 import pytest
 
@@ -7,9 +7,9 @@ from tests.explorer.compare_view import GRID, SHOWN
 from tests.explorer.helpers import similarity_of
 
 
-@pytest.fixture(scope="module")  # not longer: `asyncio.run` must work again in other tests
+@pytest.fixture(scope="module")  # not session: `asyncio.run` of other tests cannot run beside Playwright's event loop
 def chromium():
-    """A browser."""
+    """Start Chromium."""
     if servers.CHROMIUM is None:
         pytest.skip("no Chromium is installed")
     pytest.importorskip("playwright")
@@ -19,19 +19,19 @@ def chromium():
 
 @pytest.fixture(scope="module")
 def address():
-    """Where the explorer runs."""
+    """Start the explorer; yield its address."""
     with servers.explorer() as running:
         yield running
 
 
 @pytest.fixture
 def page(chromium):
-    """A fresh page. What it complains of, forbidden by its policy or not, fails the test."""
+    """Open a new page; errors in its console, including policy violations, fail the test."""
     context = chromium.new_context(viewport={"width": 1280, "height": 900}, accept_downloads=True)
     made, complaints = context.new_page(), []
     made.set_default_timeout(20_000)
     made.on("pageerror", lambda error: complaints.append(str(error)))
-    # What the server refuses is shown in words; the browser logs it besides.
+    # The page shows refused requests as messages; the browser logs them as well.
     made.on(
         "console",
         lambda message: (
@@ -47,5 +47,5 @@ def page(chromium):
 
 @pytest.fixture(scope="module")
 def similarities():
-    """Encoder -> its similarities, computed by the library."""
+    """Compute the similarities of each encoder with the library."""
     return {name: similarity_of(name, GRID, 768, 12).float() for name in SHOWN}

@@ -35,7 +35,7 @@ PIECES = (
     "[/b]",
     "\x1b[31m",
 )
-LONGEST = 60_000  # letters of an address; clients refuse more
+LONGEST = 60_000  # characters of an address; clients refuse more
 HEADERS = (("Origin", "http://evil.example"), ("Sec-Fetch-Site", "cross-site"), ("Content-Type", "text/plain"))
 
 
@@ -49,7 +49,7 @@ class Sent(NamedTuple):
 
 
 def requests(count: int, seed: int) -> Iterator[Sent]:
-    """So many requests; the same seed gives the same ones."""
+    """Generate `count` requests, determined by the seed."""
     draw = random.Random(seed)
     kinds = [_similarity, _similarity, _order, _three_cell, _file, _offsets, _anything]
     for _ in range(count):
@@ -61,7 +61,7 @@ def requests(count: int, seed: int) -> Iterator[Sent]:
 
 
 def number(draw: random.Random, usual: int = 16) -> str:
-    """A number that is usually one that would do."""
+    """Return a number, usually a valid one."""
     if draw.random() < 0.7:
         return str(draw.randint(1, usual))
     odd = [str(draw.randint(-5, 10**6)), "9" * draw.choice((7, 20, 400, 4301, 6000)), "0", "٣", draw.choice(PIECES)]
@@ -69,7 +69,7 @@ def number(draw: random.Random, usual: int = 16) -> str:
 
 
 def text(draw: random.Random, known: list[str]) -> str:
-    """A name that is usually known, or nearly."""
+    """Return a name, usually a known one or close to it."""
     chosen = draw.choice(known)
     if draw.random() < 0.7:
         return chosen
@@ -112,8 +112,10 @@ def _file(draw: random.Random) -> tuple[str, str, bytes]:
         "attach": {"encoders": encoders, "keep_own": draw.random() < 0.5, "prefix": "none"},
         "size": [draw.choice((16, 0, -4, "9" * 9)), 16],
     }
-    told = draw.choice([json.dumps(recipe), "{}", "[" * 5000, "9" * 5000, "null", json.dumps({**recipe, "attach": 3})])
-    body = save(tensors, metadata=draw.choice([None, {"loope": told}]))
+    metadata_text = draw.choice(
+        [json.dumps(recipe), "{}", "[" * 5000, "9" * 5000, "null", json.dumps({**recipe, "attach": 3})]
+    )
+    body = save(tensors, metadata=draw.choice([None, {"loope": metadata_text}]))
     return "POST", "/api/file.json", _damaged(draw, body)
 
 
@@ -130,7 +132,7 @@ def _anything(draw: random.Random) -> tuple[str, str, None]:
 
 
 def _damaged(draw: random.Random, body: bytes) -> bytes:
-    """Bytes changed, cut or added, in one of three."""
+    """Change, cut or add bytes in one of three cases."""
     if draw.random() < 0.66 or not body:
         return body
     changed = bytearray(body)

@@ -1,4 +1,4 @@
-"""What the explorer sends, read the slow and obvious way, and files to send to it."""
+"""Slow, obvious decoding of the explorer's responses, and files to upload."""
 
 import json
 import struct
@@ -13,7 +13,7 @@ import loope
 
 
 def unpack(data: bytes) -> dict:
-    """The header with its arrays as lists of floats."""
+    """Decode a response: the header, with its arrays as tensors."""
     (length,) = struct.unpack("<I", data[:4])
     about, at = json.loads(data[4 : 4 + length]), 4 + length
     for name, shape in about["arrays"]:
@@ -25,14 +25,14 @@ def unpack(data: bytes) -> dict:
 
 
 def similarity_of(name: str, grid, dim: int, heads: int, **options) -> torch.Tensor:
-    """What the library says, in float32 as it travels."""
+    """Compute the similarity of an encoder with the library."""
     torch.manual_seed(0)
     encoder = loope.create_encoder(name, dim, grid, patch_size=16, heads=heads, depth=12, **options)
     return loope.encoder_similarity(encoder)
 
 
 def picture(width: int = 40, height: int = 30, file_format: str = "PNG", seed: int = 0) -> bytes:
-    """An image file of noise."""
+    """Encode an image of noise."""
     noise = torch.randint(256, (height, width, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
     out = BytesIO()
     Image.fromarray(noise.numpy()).save(out, file_format)
@@ -40,7 +40,7 @@ def picture(width: int = 40, height: int = 30, file_format: str = "PNG", seed: i
 
 
 def saved_model(path, encoder: str = "loope", **options) -> torch.nn.Module:
-    """A tiny ViT with an encoder attached, in a file that `loope.save` wrote."""
+    """Save a tiny ViT with an encoder attached; return the model."""
     size = {"patch_size": 4, "embed_dim": 16, "depth": 1, "num_heads": 2}
     torch.manual_seed(3)
     model = timm.create_model("vit_tiny_patch16_224", img_size=(12, 20), num_classes=2, **size).eval()
@@ -50,6 +50,6 @@ def saved_model(path, encoder: str = "loope", **options) -> torch.nn.Module:
 
 
 def slow_swaps(index, refined):
-    """Pairs of curve neighbours that are the other way round."""
+    """Find the neighbours on the curve whose order is reversed."""
     order = sorted(range(len(index)), key=lambda cell: index[cell])
     return [[one, two] for one, two in pairwise(order) if refined[one] > refined[two]]

@@ -174,7 +174,7 @@ def test_the_keyboard_does_what_the_pointer_does(page, address, similarities):
 
 
 def test_cards_answer_for_themselves(page, address, monkeypatch, tmp_path):
-    """A model that the network keeps waiting: the others are drawn meanwhile, and the card says what happens."""
+    """While one model is slow to load, the other cards are drawn and its card says that it is loading."""
     monkeypatch.setattr(models, "COMMAND", [sys.executable, "-c", "import time; time.sleep(60)"])
     monkeypatch.setattr(queue, "SECONDS_ELSEWHERE", 4)
     page.goto(f"{address}#compare?grid=5x5&dim=64&e=timm~vit_stuck&e=gilbert&e=sincos2d")

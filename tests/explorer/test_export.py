@@ -34,18 +34,18 @@ def test_files_are_what_the_server_sends(exported):
 
 
 def test_what_the_page_offers_is_there(exported):
-    told = json.loads((exported / "api/catalog.json").read_text())
-    assert told["free"] is False
-    assert told["model"] is None
-    assert (told["grids"], told["dims"]) == (["3x4"], [128])
-    assert [row["name"] for row in told["encoders"]] == loope.list_encoders()
-    for encoder in told["encoders"]:
+    catalog = json.loads((exported / "api/catalog.json").read_text())
+    assert catalog["free"] is False
+    assert catalog["model"] is None
+    assert (catalog["grids"], catalog["dims"]) == (["3x4"], [128])
+    assert [row["name"] for row in catalog["encoders"]] == loope.list_encoders()
+    for encoder in catalog["encoders"]:
         assert (exported / f"api/similarity/{encoder['name']}/3x4/128.bin").is_file()
         for option in encoder["options"]:
             for value in set(option["choices"]) - {option["default"]}:
                 assert (exported / f"api/similarity/{encoder['name']}~{option['name']}~{value}/3x4/128.bin").is_file()
-    assert any(encoder["options"] for encoder in told["encoders"])
-    for order in told["orders"]:
+    assert any(encoder["options"] for encoder in catalog["encoders"])
+    for order in catalog["orders"]:
         assert (exported / f"api/order/{order}/3x4.json").is_file()
 
 

@@ -26,8 +26,8 @@ def answered(client, count, seed):
     statuses = Counter()
     for sent in requests(count, seed):
         response = client.request(sent.method, sent.path, headers=sent.headers, content=sent.body)
-        told = (sent.method, sent.path[:300], (sent.body or b"")[:300], response.text[:300])
-        assert response.status_code in EXPECTED, (response.status_code, *told)
+        details = (sent.method, sent.path[:300], (sent.body or b"")[:300], response.text[:300])
+        assert response.status_code in EXPECTED, (response.status_code, *details)
         statuses[response.status_code] += 1
     return statuses
 

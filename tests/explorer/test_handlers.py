@@ -39,14 +39,14 @@ def error(response, status=400):
 
 
 def test_the_catalog_lists_everything(client):
-    told = client.get("/api/catalog.json").json()
-    assert [row["name"] for row in told["encoders"]] == loope.list_encoders()
-    assert told["orders"] == loope.list_orders()
-    options = {row["name"]: {o["name"]: o for o in row["options"]} for row in told["encoders"]}
+    reply = client.get("/api/catalog.json").json()
+    assert [row["name"] for row in reply["encoders"]] == loope.list_encoders()
+    assert reply["orders"] == loope.list_orders()
+    options = {row["name"]: {o["name"]: o for o in row["options"]} for row in reply["encoders"]}
     assert options["sinusoid"]["order"] == {"name": "order", "default": "raster", "choices": loope.list_orders()}
     assert list(options["as2drope"]) == ["base", "temperature"]
-    assert told["words"]["distance"]["10"] == "RG is longer than RB"
-    assert told["model"] == {"grid": list(shipped_encoder().grid), "patch": shipped_encoder().patch_size}
+    assert reply["words"]["distance"]["10"] == "RG is longer than RB"
+    assert reply["model"] == {"grid": list(shipped_encoder().grid), "patch": shipped_encoder().patch_size}
 
 
 @pytest.mark.parametrize("name", loope.list_encoders())
@@ -55,8 +55,8 @@ def test_every_encoder_is_sent_as_the_library_has_it(client, name):
     expected = similarity_of(name, (4, 6), 128, 2)
     assert torch.equal(sent["similarity"], expected.float())
     assert sent["unit"] == ("bias" if name in ("irpe", "alibi2d") else "cosine")
-    told = summarize(expected, (4, 6))._asdict()
-    for key, value in told.items():
+    reply = summarize(expected, (4, 6))._asdict()
+    for key, value in reply.items():
         assert sent["scores"][key] == (value if abs(value) != float("inf") else None), key
     assert torch.equal(sent["m_u"], loope.undirected_monotonicity(expected, (4, 6)).float())
     assert torch.equal(sent["m_d"], loope.directed_monotonicity(expected, (4, 6)).float())
@@ -110,7 +110,7 @@ def test_the_papers_rows_come_along_for_its_settings_only(client):
         (f"three-cell/red/0-0-1-1-2-{10**30}.json", "six numbers"),
     ],
 )
-def test_mistakes_are_told_in_words(client, path, words):
+def test_errors_have_messages(client, path, words):
     assert words in error(client.get(f"/api/{path}"))
 
 
@@ -123,14 +123,14 @@ def test_orders_with_their_locality(client):
 
 def test_a_files_table(client, tmp_path):
     table = torch.rand(1, 13, 8, generator=torch.Generator().manual_seed(0)) - 0.3
-    told = client.post("/api/file.json", content=save({"pos_embed": table, "head.weight": torch.rand(2, 8)})).json()
-    assert told["grid"] == [3, 3]  # a guess; the page may ask for another grid
-    assert told["choices"] == [[f"file~{told['id']}", "", None]]
-    assert "not written by loope.save" in told["loope"]["error"]
-    sent = similarity(client, f"file~{told['id']}", "3x4", 64)
+    reply = client.post("/api/file.json", content=save({"pos_embed": table, "head.weight": torch.rand(2, 8)})).json()
+    assert reply["grid"] == [3, 3]  # a guess; the page may ask for another grid
+    assert reply["choices"] == [[f"file~{reply['id']}", "", None]]
+    assert "not written by loope.save" in reply["loope"]["error"]
+    sent = similarity(client, f"file~{reply['id']}", "3x4", 64)
     assert torch.equal(sent["similarity"], loope.cosine_similarity(table[0, 1:].view(3, 4, 8)).float())
     assert sent["dim"] == 8
-    assert "fits 2x2" in error(client.get(f"/api/similarity/file~{told['id']}/2x2/64.bin"))
+    assert "fits 2x2" in error(client.get(f"/api/similarity/file~{reply['id']}/2x2/64.bin"))
     empty = client.post("/api/file.json", content=save({"pos_embed": torch.zeros(1, 9, 0)})).json()
     assert "must not be empty" in error(client.get(f"/api/similarity/file~{empty['id']}/3x3/64.bin"))
     without = client.post("/api/file.json", content=save({"head.weight": table})).json()
@@ -139,9 +139,9 @@ def test_a_files_table(client, tmp_path):
 
 def test_a_pretrained_models_table(client):
     path = weights("vit_tiny_patch16_224.safetensors")
-    told = client.post("/api/file.json", content=path.read_bytes()).json()
-    assert told["grid"] == [14, 14]
-    assert round(similarity(client, f"file~{told['id']}", "14x14")["scores"]["m_u"], 5) == 1.94112
+    reply = client.post("/api/file.json", content=path.read_bytes()).json()
+    assert reply["grid"] == [14, 14]
+    assert round(similarity(client, f"file~{reply['id']}", "14x14")["scores"]["m_u"], 5) == 1.94112
 
 
 def test_what_acts_in_a_checkpoint_is_compared(client, tmp_path):
@@ -152,8 +152,8 @@ def test_what_acts_in_a_checkpoint_is_compared(client, tmp_path):
         for parameter in model.loope.parameters():
             parameter.add_(torch.rand_like(parameter))  # trained
     loope.save(model, path, model_args={"patch_size": 4, "embed_dim": 16, "depth": 1, "num_heads": 2})
-    told = client.post("/api/file.json", content=path.read_bytes()).json()
-    (acts, acting_name, _), (aside, aside_name, table) = told["choices"]
+    reply = client.post("/api/file.json", content=path.read_bytes()).json()
+    (acts, acting_name, _), (aside, aside_name, table) = reply["choices"]
     assert acting_name == "irpe"
     assert table == "loope.own.pos_embed"
     assert table in aside_name
@@ -162,7 +162,7 @@ def test_what_acts_in_a_checkpoint_is_compared(client, tmp_path):
     assert sent["unit"] == "bias"
     own = loope.position_table(path, (3, 5), name=table)
     assert torch.equal(similarity(client, aside, "3x5")["similarity"], loope.cosine_similarity(own).float())
-    for wrong in (f"{aside[:-1]}7", f"{aside}~1", f"file~{told['id']}~other~0"):
+    for wrong in (f"{aside[:-1]}7", f"{aside}~1", f"file~{reply['id']}~other~0"):
         assert error(client.get(f"/api/similarity/{wrong}/3x5/64.bin"))
 
 
@@ -200,8 +200,8 @@ def test_the_shipped_model_has_learned(client):
     with torch.no_grad():
         for cells, labels in zip(data.cells.split(250), data.labels.split(250), strict=True):
             score.update(model(data.render(cells) * 2 - 1), labels)
-    told = score.compute()
-    assert told["average"] > 0.8
+    scores = score.compute()
+    assert scores["average"] > 0.8
     assert data.majority_rates()["average"] < 0.6
 
 
@@ -232,7 +232,7 @@ def test_offsets_of_an_image(client, query):
         ("checkpoint=..%2Fmodel", "choose it again"),
     ],
 )
-def test_mistakes_with_offsets_are_told_in_words(client, query, words):
+def test_errors_with_offsets_have_messages(client, query, words):
     assert words in error(client.post(f"/api/offsets.json?{query}", content=picture()))
 
 
@@ -245,7 +245,7 @@ def test_pixels_are_what_torchvision_would_give():
     torch.testing.assert_close(to_pixels(image, Grid(17, 31), "unit")[0], plain)
     signed = v2.Normalize([0.5] * 3, [0.5] * 3)(plain)
     torch.testing.assert_close(to_pixels(image, Grid(17, 31), "signed")[0], signed)
-    with pytest.raises(AssertionError):  # height and width are told apart
+    with pytest.raises(AssertionError):  # height and width are not confused
         torch.testing.assert_close(to_pixels(image, Grid(31, 17), "unit")[0].mT, plain)
 
 
@@ -253,10 +253,10 @@ def test_pixels_are_what_torchvision_would_give():
 def test_loope_out_of_a_saved_model(client, tmp_path, options):
     path = tmp_path / "model.safetensors"
     model = saved_model(path, **options)
-    told = client.post("/api/file.json", content=path.read_bytes()).json()
-    assert told["loope"] == {"grid": [3, 5]}
+    reply = client.post("/api/file.json", content=path.read_bytes()).json()
+    assert reply["loope"] == {"grid": [3, 5]}
     body = picture()
-    sent = client.post(f"/api/offsets.json?checkpoint={told['id']}", content=body).json()
+    sent = client.post(f"/api/offsets.json?checkpoint={reply['id']}", content=body).json()
     with torch.no_grad():
         expected = model.loope.encoders[0][0].offsets(to_pixels(read_image(body), Grid(12, 20), "signed"))[0]
     torch.testing.assert_close(torch.tensor(sent["offsets"]), expected)

@@ -39,7 +39,7 @@ def assert_heat(page, offsets, grid):
     return swapped
 
 
-def test_loope_on_ones_own_image(page, address, tmp_path):
+def test_loope_on_an_uploaded_image(page, address, tmp_path):
     open_view(page, address, "loope?image=landscape")
     before = pixels(page, 1, shipped_encoder().grid)
     body = picture(90, 60, seed=5)
@@ -69,7 +69,7 @@ def test_loope_on_ones_own_image(page, address, tmp_path):
     assert_heat(page, offsets_on(shipped_encoder(), body, (4, 9)), (4, 9))
 
 
-def test_loope_with_ones_own_checkpoint(page, address, tmp_path):
+def test_loope_with_an_uploaded_checkpoint(page, address, tmp_path):
     model = saved_model(tmp_path / "mine.safetensors")
     open_view(page, address, "loope?image=three+cells")
     page.locator("input[type=file]").nth(1).set_input_files(tmp_path / "mine.safetensors")

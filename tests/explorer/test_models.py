@@ -60,7 +60,7 @@ def test_only_the_machines_own_user_may_ask():
         assert "choose a file" in ask(public, "vit_tiny_patch16_224").json()["error"]
 
 
-def test_models_that_do_not_arrive_are_told_and_keep_nobody_waiting(client, other_process, monkeypatch):
+def test_models_that_cannot_be_loaded_give_a_message_and_block_nobody(client, other_process, monkeypatch):
     other_process("import time; time.sleep(60)")
     monkeypatch.setattr(queue, "SECONDS_ELSEWHERE", 0.05)
     for number in range(models.MOST_PROCESSES + queue.WORKERS):
@@ -95,7 +95,7 @@ def test_a_file_that_asks_for_gigabytes_is_refused(client, tmp_path):
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     recipe["size"] = [200_000, 200_000]
     save_file(tensors, path, metadata={"loope": json.dumps(recipe)})
-    told = client.post("/api/file.json", content=path.read_bytes()).json()
-    assert "choices" not in told
-    assert "200,000" in told["error"]
-    assert client.get(f"/api/similarity/file~{told['id']}~acts~0/3x5/64.bin").status_code == 400
+    reply = client.post("/api/file.json", content=path.read_bytes()).json()
+    assert "choices" not in reply
+    assert "200,000" in reply["error"]
+    assert client.get(f"/api/similarity/file~{reply['id']}~acts~0/3x5/64.bin").status_code == 400

@@ -65,7 +65,7 @@ def test_walking_along_the_curve(page, address):
     assert "at=8" in link(page)
 
 
-def test_an_order_over_ones_own_image_which_stays_in_the_browser(page, address, tmp_path):
+def test_a_chosen_image_stays_in_the_browser(page, address, tmp_path):
     path = tmp_path / "red.png"
     path.write_bytes(solid_picture((255, 0, 0)))
     open_view(page, address, "order?grid=4x4&at=0")

@@ -55,7 +55,7 @@ def test_half_sent_requests_do_not_keep_others_out(address, sent, monkeypatch):
 def test_a_head_must_arrive_in_time(address, drip, monkeypatch):
     monkeypatch.setattr(server, "SECONDS", 0.3)
     with connect(address, HEAD) as half:
-        for _ in range(20 if drip else 0):  # a byte now and then does not start the clock anew
+        for _ in range(20 if drip else 0):  # an occasional byte does not reset the timeout
             try:
                 half.sendall(b"X")
             except OSError:

@@ -9,7 +9,7 @@ import torch
 from loope.core.grid import Grid
 from loope.explorer.model import ask, shipped_encoder
 from loope.three_cell.questions import answer
-from tests.explorer.browser import assert_answers, link, open_view, pixels, ready, run, spot
+from tests.explorer.browser import assert_answers, link, open_view, pixels, position_of, ready, run
 
 pytestmark = pytest.mark.browser
 
@@ -19,22 +19,22 @@ def test_the_pages_answers_are_the_librarys_for_every_triple(page, address, grid
     page.goto(address)
     cells = list(itertools.product(range(grid[0]), range(grid[1])))
     triples = list(itertools.permutations(cells, 3))
-    told = page.evaluate(
+    answers = page.evaluate(
         "async ([triples, grid]) => { const { answer } = await import('./questions.js');"
         " return triples.map((cells) => answer(cells, grid).bits); }",
         [triples, grid],
     )
-    assert told == answer(torch.tensor(triples), Grid(*grid)).tolist()
+    assert answers == answer(torch.tensor(triples), Grid(*grid)).tolist()
 
 
 def test_dragging_a_cell_changes_the_answers(page, address):
     grid = shipped_encoder().grid
     open_view(page, address, f"three-cell?grid={grid}&cells=4-0-1-2-3-4")
     assert_answers(page, [[4, 0], [1, 2], [3, 4]], grid)
-    page.mouse.move(*spot(page, 0, (1, 2), grid))
+    page.mouse.move(*position_of(page, 0, (1, 2), grid))
     page.mouse.down()
-    page.mouse.move(*spot(page, 0, (3, 3), grid))
-    page.mouse.move(*spot(page, 0, (4, 3), grid))
+    page.mouse.move(*position_of(page, 0, (3, 3), grid))
+    page.mouse.move(*position_of(page, 0, (4, 3), grid))
     page.mouse.up()
     ready(page)
     assert "cells=4-0-4-3-3-4" in link(page)

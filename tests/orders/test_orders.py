@@ -160,7 +160,7 @@ def test_bad_input():
         loope.create_order("raster", 2.5, 2)
 
 
-def test_ones_own_order():
+def test_a_custom_order():
     @loope.register_order("upside_down")
     def upside_down(grid):
         return torch.arange(grid.size).view(grid).flip(0)

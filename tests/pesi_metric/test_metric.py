@@ -129,6 +129,7 @@ def process(rank, folder):
     dist.destroy_process_group()
 
 
+@pytest.mark.slow  # starts two processes; tests/three_cell/test_metric.py does so in `make test`
 def test_two_processes_agree_on_all_images(tmp_path):
     mp.spawn(process, (tmp_path,), nprocs=2)
     for rank in range(2):

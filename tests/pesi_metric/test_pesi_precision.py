@@ -72,7 +72,7 @@ def test_everything_happens_where_the_embedding_is():
 # A_SU where its mean is near zero, and similarities without an order.
 
 
-def test_a_mean_near_zero_is_told():
+def test_a_mean_near_zero_is_flagged():
     embedding = positive(4, 4, 8) - 0.6
     with pytest.warns(loope.LoopeWarning, match=r"A_SU divides by the mean.*a_su_bounded"):
         scores = loope.pesi(embedding)

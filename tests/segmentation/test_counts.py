@@ -45,7 +45,7 @@ def test_setr(name, decoder, auxiliary, published):
     assert round((count(model) + (1 + auxiliary) * UNUSED) / 1e6, 2) == published
 
 
-def test_setr_pup_without_what_is_there_for_training_only():
+def test_setr_pup_without_its_auxiliary_heads():
     with torch.device("meta"):
         model = SETR(backbone("vit_large_patch16_224", 768), 19, "pup")
     assert count(model) == 305_460_224 + count(model.decoder)

@@ -282,6 +282,7 @@ def the_other_process(meeting: str, results: str) -> None:
     torch.save(take_part(1, meeting), results)
 
 
+@pytest.mark.slow  # starts a process; tests/three_cell/test_metric.py does so in `make test`
 def test_two_processes_score_as_one(tmp_path):
     meeting, results = str(tmp_path / "meeting"), str(tmp_path / "results")
     other = torch.multiprocessing.get_context("spawn").Process(target=the_other_process, args=(meeting, results))

@@ -105,7 +105,7 @@ def test_only_known_libraries_are_asked():
         build_model({"library": "os"})
 
 
-def test_subclasses_of_ones_own_cannot_be_built_from_a_file(tmp_path):
+def test_custom_subclasses_cannot_be_built_from_a_file(tmp_path):
     class Mine(SETR):
         pass
 

@@ -1,4 +1,4 @@
-"""Tiny segmentation models with random weights, whose every parameter matters."""
+"""Tiny segmentation models with random values in every parameter."""
 
 import timm
 import torch

@@ -1,4 +1,4 @@
-"""What acts in a checkpoint: the encoders at work with their trained weights, and not the table that is set aside."""
+"""Measuring a checkpoint: its attached encoders with their trained weights, not the table that is set aside."""
 
 import json
 

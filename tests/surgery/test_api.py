@@ -24,7 +24,7 @@ def test_several_encoders_all_act():
     loope.attach(other, "rope_axial", temperature=10.0)
     outputs = [predict(model) for model in (both, one, other)]
     assert not any(torch.allclose(a, b) for a, b in [(outputs[0], outputs[1]), (outputs[0], outputs[2])])
-    # Additive and rotary together are what one gets by adding the table by hand to a model with the rotary alone.
+    # Additive and rotary together equal the rotary alone with the table added by hand.
     by_hand = make("ViT")
     loope.attach(by_hand, "rope_axial", temperature=10.0)
     table = loope.create_encoder("gilbert", 48, 4)(None)
@@ -81,7 +81,7 @@ def test_timms_own_ways_to_another_size(encoder):
     dynamic.load_state_dict(make_attached("ViT", encoder).state_dict())
     torch.testing.assert_close(predict(dynamic, images(model, (48, 64))), at_size, atol=1e-4, rtol=1e-4)
     assert predict(dynamic, images(model, (32, 32))).shape == (2, 5)
-    assert dynamic.loope.branches[0].grid == (4, 4)  # a call at another size changes nothing for good
+    assert dynamic.loope.branches[0].grid == (4, 4)  # a call at another size leaves the grid unchanged
 
 
 def test_padded_images_reach_loope_padded():
@@ -92,7 +92,7 @@ def test_padded_images_reach_loope_padded():
 
 def test_own_table_is_resampled_without_anything_attached():
     model = make("ViT")
-    loope.resize(model, (16, 64))  # 2x8 has as many patches as 4x4
+    loope.resize(model, (16, 64))  # 2x8 and 4x4 have the same number of patches
     table = timm.layers.resample_abs_pos_embed(make("ViT").pos_embed, [2, 8], [4, 4], num_prefix_tokens=1)
     assert torch.equal(model.pos_embed, table)
     attached = make_attached("ViT", "gilbert")
@@ -115,7 +115,7 @@ def test_a_model_that_was_resized_while_attached_works_after_detach(name):
     assert predict(model, wide).isfinite().all()
 
 
-def test_device_and_dtype_come_along():
+def test_device_and_dtype_follow_the_model():
     model = make("ViT").bfloat16()
     loope.attach(model, "loope", prefix="learned")
     assert {p.dtype for p in model.loope.parameters()} == {torch.bfloat16}
@@ -129,7 +129,7 @@ def test_device_and_dtype_come_along():
 
 
 @pytest.mark.parametrize("encoder", loope.list_encoders())
-def test_ones_own_model_through_an_adapter(encoder):
+def test_a_custom_model_through_an_adapter(encoder):
     example = runpy.run_path(str(EXAMPLE))
     model, pixels = example["SmallViT"]().eval(), torch.randn(2, 3, 32, 32)
     before = predict(model, pixels)

@@ -16,7 +16,7 @@ ARGS = {key: value for key, value in TIMM.items() if key not in ("img_size", "nu
 every_encoder = pytest.mark.parametrize("encoder", loope.list_encoders())
 
 
-def test_tensors_and_orders_among_the_options_come_along(tmp_path):
+def test_tensors_and_orders_among_the_options_are_saved(tmp_path):
     model = make("ViT")
     order = loope.create_order("hilbert", 4, 4).reverse()
     loope.attach(model, [("sinusoid", {"order": order, "frequencies": torch.rand(48)}), "alibi2d"])
@@ -41,7 +41,7 @@ def test_a_file_that_could_not_be_read_again_is_not_written(tmp_path):
         loope.save(bare, tmp_path / "m.safetensors")
 
 
-def test_files_that_are_none_of_ours(tmp_path):
+def test_files_of_other_programs(tmp_path):
     with pytest.raises(loope.LoopeError, match="There is no file"):
         loope.load(tmp_path / "none.safetensors")
     (tmp_path / "broken.safetensors").write_bytes(b"not a file of that kind")
@@ -147,7 +147,7 @@ def test_traits_of_an_own_encoding_that_was_set_aside(tmp_path):
     assert torch.equal(predict(loaded, images(model)), before)
 
 
-def test_dtype_channels_and_tag_come_along(tmp_path):
+def test_dtype_channels_and_tag_are_saved(tmp_path):
     args = {"depth": 1, "in_chans": 1}
     model = timm.create_model("vit_tiny_patch16_224.augreg_in21k", **args).bfloat16().eval()
     loope.attach(model, "loope")
@@ -177,7 +177,7 @@ def test_other_options_are_another_attachment():
         target.load_state_dict(source.state_dict())
 
 
-def test_averaged_weights_still_know_how_they_were_attached(tmp_path):
+def test_averaged_weights_keep_their_attachment(tmp_path):
     model = make("ViT")
     loope.attach(model, "rope_mixed")
     ema = timm.utils.ModelEmaV3(model, decay=0.9)
@@ -224,7 +224,7 @@ def test_frozen_models_stay_at_their_size():
             call()
 
 
-def test_freezing_leaves_encoders_of_ones_own_alone_unless_they_promise_to_be_static():
+def test_freezing_bakes_custom_encoders_only_if_they_declare_to_be_static():
     table = torch.randn(2, 1, 3, 16, 16)
 
     class PerLayer(loope.PositionalEncoder):

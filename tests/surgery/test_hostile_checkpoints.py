@@ -30,7 +30,7 @@ def timm_model(name: str = "vit_tiny_patch16_224", **args) -> dict:
 
 @pytest.fixture
 def built(monkeypatch):
-    """Where models were built, and how many parameters were made."""
+    """Record on which device models are built, and the number of parameters created."""
     places, made, build = [], [], checkpoint.build_model
 
     def watched(about):
@@ -85,9 +85,9 @@ def test_a_tiny_file_that_describes_a_large_model(about, tmp_path, built):
 def rewritten(path, change) -> None:
     """The file with another recipe, state and file of tensors, as `change(recipe, state)` leaves them."""
     with safe_open(path, "pt") as file:
-        told, state = json.loads(file.metadata()["loope"]), {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-    change(told, state)
-    save_file(state, path, metadata={"loope": json.dumps(told)})
+        described, state = json.loads(file.metadata()["loope"]), {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    change(described, state)
+    save_file(state, path, metadata={"loope": json.dumps(described)})
 
 
 @pytest.fixture
@@ -100,24 +100,24 @@ def saved(tmp_path):
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        (lambda told, state: state.pop("norm.weight"), r"norm\.weight"),
-        (lambda told, state: state.update({"norm.weight": torch.zeros(49)}), r"norm\.weight"),
-        (lambda told, state: state.update(strange=torch.zeros(3)), "strange"),
+        (lambda described, state: state.pop("norm.weight"), r"norm\.weight"),
+        (lambda described, state: state.update({"norm.weight": torch.zeros(49)}), r"norm\.weight"),
+        (lambda described, state: state.update(strange=torch.zeros(3)), "strange"),
         (
-            lambda told, state: state.update({"loope.encoders.0.0.table": torch.zeros(1, 4, 48)}),
+            lambda described, state: state.update({"loope.encoders.0.0.table": torch.zeros(1, 4, 48)}),
             r"encoders\.0\.0\.table",
         ),
-        (lambda told, state: told["model"]["args"].update(depth=3), r"blocks\.2\."),
-        (lambda told, state: told.update(size=[40, 32]), r"encoders\.0\.0\.table"),
-        (lambda told, state: told["attach"]["encoders"].pop(), r"loope\.encoders\.0\.1"),
-        (lambda told, state: told.update(dtype="float64"), "float64"),
-        (lambda told, state: told.update(dtype="complex128"), "complex128"),
-        (lambda told, state: told.update(dtype="save"), "save"),
-        (lambda told, state: told.update(size=[32_000, 32_000]), "32000x32000"),
-        (lambda told, state: state.update({f"t{n}": torch.zeros(0) for n in range(3000)}), "2,048 tensors"),
+        (lambda described, state: described["model"]["args"].update(depth=3), r"blocks\.2\."),
+        (lambda described, state: described.update(size=[40, 32]), r"encoders\.0\.0\.table"),
+        (lambda described, state: described["attach"]["encoders"].pop(), r"loope\.encoders\.0\.1"),
+        (lambda described, state: described.update(dtype="float64"), "float64"),
+        (lambda described, state: described.update(dtype="complex128"), "complex128"),
+        (lambda described, state: described.update(dtype="save"), "save"),
+        (lambda described, state: described.update(size=[32_000, 32_000]), "32000x32000"),
+        (lambda described, state: state.update({f"t{n}": torch.zeros(0) for n in range(3000)}), "2,048 tensors"),
     ],
 )
-def test_what_is_described_must_be_what_is_there(change, named, saved, built):
+def test_description_and_tensors_must_agree(change, named, saved, built):
     rewritten(saved, change)
     with pytest.raises(loope.LoopeError, match=named):
         loope.load(saved)
@@ -125,9 +125,12 @@ def test_what_is_described_must_be_what_is_there(change, named, saved, built):
 
 
 def test_an_encoder_that_would_be_larger_than_the_file_is_not_allocated(saved, built):
-    def enlarge(told, state):
-        told["model"]["args"]["img_size"] = told["size"] = [1008, 1008]  # LOOPE's mixer has a weight for each pair
-        told["attach"]["encoders"] = [["loope", {}]]
+    def enlarge(described, state):
+        described["model"]["args"]["img_size"] = described["size"] = [
+            1008,
+            1008,
+        ]  # LOOPE's mixer has a weight for each pair
+        described["attach"]["encoders"] = [["loope", {}]]
         state["pos_embed"] = torch.zeros(1, 1 + 126 * 126, 48)
 
     rewritten(saved, enlarge)
@@ -153,10 +156,10 @@ def test_a_pipe_is_no_file(tmp_path):
         loope.load(tmp_path / "m.safetensors")
 
 
-def test_other_threads_build_what_they_like_meanwhile(saved, monkeypatch):
+def test_other_threads_may_build_models_during_a_load(saved, monkeypatch):
     build, built_elsewhere = checkpoint.build_model, []
 
-    def meanwhile(about):
+    def build_in_another_thread(about):
         def elsewhere():
             built_elsewhere.append([nn.Linear(999, 7) for _ in range(rehearsal.MOST_STRANGE + 1)])
 
@@ -165,6 +168,6 @@ def test_other_threads_build_what_they_like_meanwhile(saved, monkeypatch):
         thread.join()
         return build(about)
 
-    monkeypatch.setattr(checkpoint, "build_model", meanwhile)
+    monkeypatch.setattr(checkpoint, "build_model", build_in_another_thread)
     assert torch.equal(predict(loope.load(saved)), predict(loope.load(saved)))
     assert built_elsewhere

@@ -27,8 +27,8 @@ def test_keep_own_adds_to_the_models_own_encoding(name, encoder):
     assert report.parameters_set_aside == 0
     assert set(state) <= set(model.state_dict())
     kept = predict(model)
-    # What adds nothing changes nothing: `none`, and iRPE, whose tables start from zero. The latter also shows that each
-    # model's attention is computed as the model itself does.
+    # `none` adds nothing, and neither does iRPE, whose tables start from zero. The latter also checks that attention is
+    # computed as by the model itself.
     if encoder in {"none", "irpe"}:
         torch.testing.assert_close(kept, before, atol=1e-4, rtol=1e-4)
     else:
@@ -52,7 +52,7 @@ def test_other_sizes_and_back(name, encoder):
     for size in [(2 * side, 2 * side), (side, 3 * side), (3 * side, side), tuple(start)]:
         loope.resize(model, size)
         assert predict(model, images(model, size)).isfinite().all()
-    if encoder not in {"learned", "loope"}:  # what is learned on a grid comes back resampled
+    if encoder not in {"learned", "loope"}:  # learned parameters of a grid are resampled
         torch.testing.assert_close(predict(model), attached)
     loope.detach(model)
     assert torch.equal(predict(model), before)
@@ -63,8 +63,8 @@ def test_other_sizes_and_back(name, encoder):
 @pytest.mark.parametrize(
     "encoder", ["gilbert", "sincos2d", "fourier", "alibi2d", "irpe", "rope_axial", "rope_mixed", "peg"]
 )
-def test_grids_of_equal_size_are_told_apart(name, encoder):
-    """From 8x8 to 4x16 and to 16x4, which all have 64 patches; none of these encoders is tied to a grid."""
+def test_grids_of_equal_size_differ(name, encoder):
+    """Grids of 8x8, 4x16 and 16x4 all have 64 patches; none of these encoders has parameters of a grid."""
     model = make(name)
     side = images(model).shape[-1]
     loope.attach(model, encoder)
@@ -80,7 +80,7 @@ def test_grids_of_equal_size_are_told_apart(name, encoder):
 
 @every_model
 @every_encoder
-def test_copies_are_whole_and_independent(name, encoder):
+def test_copies_are_complete_and_independent(name, encoder):
     model = make(name)
     before = predict(model)
     loope.attach(model, encoder, prefix="learned")
@@ -151,7 +151,7 @@ def test_autocast(name, encoder):
 
 @every_model
 @every_encoder
-def test_state_dicts_go_round_and_not_into_the_wrong_attachment(name, encoder):
+def test_state_dicts_load_only_into_the_same_attachment(name, encoder):
     source, wrong = make(name), make(name)
     other = "sincos2d" if encoder != "sincos2d" else "gilbert"
     for model, chosen in ((source, encoder), (wrong, other)):

@@ -1,4 +1,4 @@
-"""Models of a user's own, saved and loaded through their adapter."""
+"""Custom models, saved and loaded through their adapter."""
 
 import json
 import runpy
@@ -24,7 +24,7 @@ def example(monkeypatch):
 
 
 def rewrite(path, change):
-    """Change what a file says of its model, and keep its tensors."""
+    """Change the description in a file and keep its tensors."""
     with safe_open(path, "pt") as file:
         recipe, state = json.loads(file.metadata()["loope"]), {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     change(recipe["model"])

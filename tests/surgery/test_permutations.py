@@ -1,4 +1,4 @@
-"""Without positions a transformer sees a set of patches, whose order means nothing; with any encoder it does."""
+"""Without positions a transformer ignores the order of patches; with any encoder it does not."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from tests.surgery.models import MODELS, SEGMENTERS, images, make, predict
 
 
 def permuted_patches(pixels: Tensor, order: Tensor, side: int) -> Tensor:
-    """The image with its patches in another order."""
+    """Permute the patches of an image."""
     batch, channels, height, width = pixels.shape
     cut = pixels.unfold(2, side, side).unfold(3, side, side).reshape(batch, channels, -1, side, side)[:, :, order]
     rows = cut.view(batch, channels, height // side, width // side, side, side).permute(0, 1, 2, 4, 3, 5)
@@ -18,7 +18,7 @@ def permuted_patches(pixels: Tensor, order: Tensor, side: int) -> Tensor:
 
 
 class Shuffle:
-    """Permutes the patches of each image at the door of a patch embedding, where CrossViT has scaled its images."""
+    """Permute the patches at the input of a patch embedding, after CrossViT has scaled its images."""
 
     def __init__(self, patch_embed: nn.Module, side: int, seed: int):
         self.side, self.seed = side, seed
@@ -33,8 +33,8 @@ class Shuffle:
 
 
 def outputs(name: str, encoder: str) -> tuple[Tensor, Tensor]:
-    """What a model makes of images, and of the same with their patches in another order."""
-    model = make(name).double()  # sums in another order round differently: leave that far behind
+    """Return the outputs for images, and for the same images with permuted patches."""
+    model = make(name).double()  # sums in another order round differently; float64 makes that negligible
     pixels = images(model).double()
     loope.attach(model, encoder)
     torch.manual_seed(1)
@@ -44,9 +44,9 @@ def outputs(name: str, encoder: str) -> tuple[Tensor, Tensor]:
     branches = model.loope.branches
     shuffles = [Shuffle(each.patch_embed, each.patch_size, seed) for seed, each in enumerate(branches, start=3)]
     moved = predict(model, pixels)
-    for shuffle in shuffles:  # each branch was shuffled indeed
+    for shuffle in shuffles:  # check that each branch was shuffled
         assert not torch.equal(shuffle.order, torch.arange(len(shuffle.order)))
-    if straight.ndim == 3:  # all tokens of a model without a head: patches come in their new order, too
+    if straight.ndim == 3:  # a model without a head returns all tokens: permute the patches as well
         prefix, patches = straight[:, : branches[0].prefix], straight[:, branches[0].prefix :]
         straight = torch.cat((prefix, patches[:, shuffles[0].order]), dim=1)
     return straight, moved

@@ -1,4 +1,4 @@
-"""A real pretrained ViT-Tiny on real photographs; skipped where they are not at hand."""
+"""A pretrained ViT-Tiny on real photographs; skipped if they are not available."""
 
 import os
 from pathlib import Path
@@ -15,6 +15,7 @@ import loope
 WEIGHTS = Path(os.environ.get("LOOPE_WEIGHTS", "")) / "vit_tiny_patch16_224.safetensors"
 SAMPLES = Path(os.environ.get("LOOPE_DATA", "")) / "imagenet-samples"
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(not WEIGHTS.is_file(), reason="LOOPE_WEIGHTS has no vit_tiny_patch16_224.safetensors"),
     pytest.mark.skipif(not SAMPLES.is_dir(), reason="LOOPE_DATA has no imagenet-samples"),
     pytest.mark.xdist_group("real_vit"),

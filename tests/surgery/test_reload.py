@@ -1,4 +1,4 @@
-"""Every encoder in every model, out to a file and back."""
+"""Every encoder in every model, saved and loaded."""
 
 import torch
 
@@ -8,7 +8,7 @@ from tests.surgery.models import SEGMENTERS, TIMM_MODELS, images, make, make_att
 
 
 def model_args(name: str) -> dict:
-    """What a checkpoint cannot find out by itself."""
+    """Return the arguments that `save` cannot find out by itself."""
     _, options = TIMM_MODELS.get("ViT" if name in SEGMENTERS else name, ("", {}))
     return {key: value for key, value in options.items() if key not in ("img_size", "num_classes")}
 
@@ -27,7 +27,7 @@ def test_one_file_rebuilds_model_and_encoder(name, encoder, tmp_path):
     assert torch.equal(predict(loaded, pixels), predict(model, pixels))
     loope.resize(loaded, (height, width))
     loope.detach(loaded)
-    assert torch.equal(predict(loaded), predict(make(name)))  # its own encoding came along too
+    assert torch.equal(predict(loaded), predict(make(name)))  # the model's own encoding was saved too
 
 
 @every_model

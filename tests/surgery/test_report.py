@@ -1,4 +1,4 @@
-"""What `attach` says it did, against what was done."""
+"""The report of `attach` against the actual changes."""
 
 import torch
 from rich.console import Console
@@ -7,7 +7,7 @@ import loope
 from tests.surgery.matrix import every_encoder, every_model
 from tests.surgery.models import make, predict
 
-# Class, distillation and register tokens in the blocks, and the model's own encoding; else one and "pos_embed".
+# Number of prefix tokens in the blocks, and names of the model's own encoding; by default 1 and "pos_embed".
 PREFIX = {
     "ViT, no class token": 0, "ViT, registers": 5, "ViT, no_embed_class": 2, "DeiT distilled": 2, "CaiT": 0,
     "HF DeiT": 2, "HF DeiTModel": 2, "SETR": 0,
@@ -81,7 +81,7 @@ def test_the_report_on_what_was_kept(name):
 
 
 def test_the_report_warns_unless_the_model_starts_as_it_was():
-    """The note stands exactly where the output changes: what a pretrained model knows is lost, or disturbed."""
+    """The note appears exactly if the output changes, so that a pretrained model needs fine-tuning."""
     for name, encoder, options in (
         ("ViT", "learned", {"init": "own"}),
         ("ViT", "learned", {"init": "own", "prefix": "none"}),

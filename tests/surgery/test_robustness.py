@@ -1,4 +1,4 @@
-"""What attached models withstand: parts and wholes, odd models, changes while attached, others' hooks."""
+"""Attaching to parts of models, unusual models, changes while attached, hooks of others."""
 
 import runpy
 
@@ -41,7 +41,7 @@ def test_crossvit_does_not_drift():
 
 @every_model
 @pytest.mark.parametrize("attached", [True, False])
-def test_patch_embeddings_know_how_many_patches_they_make(name, attached):
+def test_num_patches_follows_the_size(name, attached):
     model, made = make(name), []
     if attached:
         loope.attach(model, "gilbert")
@@ -57,7 +57,7 @@ def test_patch_embeddings_know_how_many_patches_they_make(name, attached):
     assert len(made) == (2 if name == "CrossViT" else 1)
 
 
-def test_crossvit_branches_of_equal_width_are_told_apart():
+def test_crossvit_branches_of_equal_width_are_not_confused():
     model = timm.create_model("crossvit_9_240", **{**CROSS, "embed_dim": (48, 48), "num_heads": (3, 3)}).eval()
     before = predict(model, images(model))
     loope.attach(model, "learned", init="own")
@@ -136,7 +136,7 @@ def test_variants_of_timms_vision_transformer(name):
             loope.attach(model, "alibi2d")
 
 
-def test_another_librarys_patch_comes_back():
+def test_detach_restores_another_librarys_patch():
     model = make("ViT")
     attention = model.blocks[0].attn
     patch = attention.forward
@@ -172,7 +172,7 @@ def test_padding_is_where_the_model_pads():
     assert torch.equal(seen["images"][..., :37, :42], pixels)
 
 
-def test_options_that_follow_from_the_model_are_refused_in_words():
+def test_options_that_follow_from_the_model_are_refused():
     model = make("ViT")
     with pytest.raises(loope.LoopeError, match="`grid` of the encoder 'learned'"):
         loope.attach(model, [("learned", {"grid": 5})])

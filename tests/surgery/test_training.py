@@ -1,4 +1,4 @@
-"""Training attached models: what decays, what layer decay makes of it, gradient checkpointing, the encoder alone."""
+"""Training attached models: weight decay, layer decay, gradient checkpointing, training the encoder alone."""
 
 from collections import Counter
 
@@ -13,9 +13,9 @@ from tests.surgery.matrix import every_encoder, every_model
 from tests.surgery.models import TIMM_MODELS, images, loss, make, make_attached
 
 every_timm_model = pytest.mark.parametrize("name", TIMM_MODELS)
-# Parameters that are positions rather than weights; all other encoders have none, or weights alone.
+# Parameters that are positions rather than weights; other encoders have weights only, or no parameters.
 POSITIONS = {"learned": "table", "fourier": "projection", "irpe": "tables", "rope_mixed": "frequencies"}
-# Of transformers, under its new name and its old, deprecated one; of timm.
+# The method's new and deprecated names in transformers, and its name in timm.
 ENABLES_CHECKPOINTING = ("activation_checkpointing_enable", "gradient_checkpointing_enable", "set_grad_checkpointing")
 
 
@@ -31,7 +31,7 @@ def test_positions_do_not_decay(name, encoder):
     exempt = model.no_weight_decay()
     assert {each for each in exempt if each.startswith("loope.") and not each.startswith("loope.own")} == ours
     assert ours <= set(names)
-    assert {each for each in own if each in names} <= exempt  # what was the model's own to exempt still is
+    assert {each for each in own if each in names} <= exempt  # the model's own exemptions are kept
     optimizer = create_optimizer_v2(model, "adamw", lr=0.1, weight_decay=0.05)
     decay = {id(each): group["weight_decay"] for group in optimizer.param_groups for each in group["params"]}
     for key, parameter in names.items():
@@ -45,7 +45,7 @@ def test_positions_do_not_decay(name, encoder):
 
 @every_timm_model
 @every_encoder
-def test_layer_decay_counts_encoders_to_the_stem(name, encoder):
+def test_layer_decay_treats_encoders_as_part_of_the_stem(name, encoder):
     own = make(name)
     model = make_attached(name, encoder, prefix="learned")
     before, layers = (group_parameters(each, each.group_matcher(), reverse=True) for each in (own, model))
@@ -70,18 +70,18 @@ def test_gradient_checkpointing_gives_the_same_gradients(name, encoder):
         model = make_attached(name, encoder).train()
         if checkpointing:
             enable = next(getattr(model, each) for each in ENABLES_CHECKPOINTING if hasattr(model, each))
-            if name == "CrossViT":  # has none, with or without us
+            if name == "CrossViT":  # does not support it
                 with pytest.raises(AssertionError, match="gradient checkpointing not supported"):
                     enable()
                 return
             enable()
         count = Counter()
-        for attention in model.loope.branches[0].attentions:  # what is inside a block: hooks of its own may run once
+        for attention in model.loope.branches[0].attentions:  # inside a block, since hooks on blocks may run once
             attention.register_forward_pre_hook(lambda module, args, count=count: count.update([module]))
         loss(model, images(model)).backward()
         runs.append(set(count.values()))
         gradients.append({key: each.grad for key, each in model.named_parameters() if each.grad is not None})
-    assert runs == [{1}, {2}]  # each of them, again on the way back
+    assert runs == [{1}, {2}]  # each attention runs again in the backward pass
     assert gradients[0].keys() == gradients[1].keys()
     for key in gradients[0]:
         torch.testing.assert_close(gradients[1][key], gradients[0][key], atol=1e-5, rtol=1e-3)

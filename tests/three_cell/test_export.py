@@ -1,4 +1,4 @@
-"""Exports: what is in the files, that an interrupted one goes on, that two are never mixed."""
+"""Exports: what is in the files, interrupted ones resume, two are never mixed."""
 
 import csv
 import io
@@ -72,11 +72,11 @@ def test_the_card_has_seed_counts_and_rates(tmp_path):
 
 
 class Stopped(BaseException):
-    """As Ctrl-C, at a chosen moment."""
+    """Raised in place of Ctrl-C."""
 
 
 def stop_after(monkeypatch, name: str, calls: int) -> list:
-    """Let a function of the exporter run so many times, then interrupt; returns the list of calls."""
+    """Interrupt the exporter after a number of calls of one of its functions; return the list of calls."""
     seen: list = []
     real = getattr(three_cell_export, name)
 
@@ -92,7 +92,7 @@ def stop_after(monkeypatch, name: str, calls: int) -> list:
 
 @pytest.mark.parametrize(("file_format", "writer"), [("png", "write_atomic"), ("npz", "pixels")])
 @pytest.mark.parametrize("moment", [0, 1, 2])
-def test_an_interrupted_export_goes_on(tmp_path, monkeypatch, file_format, writer, moment):
+def test_an_interrupted_export_resumes(tmp_path, monkeypatch, file_format, writer, moment):
     data = loope.ThreeCell(20, 4, cell=2)
     export(data, tmp_path / "whole", file_format)
     with monkeypatch.context() as patch:

@@ -47,7 +47,7 @@ def demo(
     runs = [entry.run.with_seed(seed) for entry in TABLE.entries("smoke" if smoke else "laptop")]
     console.print(f"{len(runs)} encoders in the same small ViT on Three-Cell, {jobs} at a time.")
     with interruptible(console), create_executor("local", jobs) as executor, RunProgress(console, runs, out) as show:
-        outcome = run_sweep(runs, out / "runs", executor, Settings(progress=False), show)
+        outcome = run_sweep(runs, out / "runs", executor, Settings(), show)
     if outcome.failures:
         print_failures(console, outcome.failures)
         raise typer.Exit(1)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -14,6 +14,9 @@ from rich.console import Console
 from loope.core.errors import require, told
 from loope.core.grid import Grid, as_grid
 from loope.core.packages import require_packages
+
+if TYPE_CHECKING:
+    from loope.lab.experiments.table import Table
 
 MOST_SEED = 2**63 - 1  # torch's limit
 MOST_SEEDS = 1000
@@ -53,6 +56,14 @@ EpochsOption = Annotated[
     int | None,
     typer.Option(help="Override the preset's number of epochs. Such runs are stored separately.", min=1, max=100_000),
 ]
+ClassesOption = Annotated[
+    Path | None,
+    typer.Option(help="File with the 100 classes of ImageNet-100, one per line. Such runs are stored separately."),
+]
+SkipBadImagesOption = Annotated[
+    bool,
+    typer.Option("--skip-bad-images", help="Skip and count unreadable images. Such runs are stored separately."),
+]
 SeedsOption = Annotated[str, typer.Option(help="Comma-separated seeds, such as 0,1,2.")]
 OutOption = Annotated[Path, typer.Option(help="Folder of all runs.")]
 
@@ -88,6 +99,24 @@ def read_grid(text: str) -> Grid:
     require(match is not None, f"A grid is written as HEIGHTxWIDTH, got {text!r}; for example 14x14 or 7x28.")
     assert match is not None  # noqa: S101  (for the type checker; `require` has checked it)
     return as_grid((int(match[1]), int(match[2] or match[1])))
+
+
+def read_table(name: str, epochs: int | None, classes: Path | None, skip_bad_images: bool) -> Table:
+    """Return a table with the options that change its runs.
+
+    Raises:
+        LoopeError: for an unknown table, or an invalid class list.
+    """
+    from loope.lab.experiments.table import get_table
+
+    names = None
+    if classes is not None:
+        require_packages("A class list", "train", "torchvision")
+        from loope.lab.data.folders import read_class_list
+
+        names = read_class_list(classes)
+        require(len(names) == 100, f"ImageNet-100 has 100 classes, got {len(names)} in {str(classes)!r}.")
+    return get_table(name).with_epochs(epochs).with_images(names, skip_bad_images)
 
 
 def read_seeds(text: str) -> list[int]:

@@ -19,6 +19,8 @@ def report(
     only: options.OnlyOption = None,
     epochs: options.EpochsOption = None,
     seeds: options.SeedsOption = "0",
+    classes: options.ClassesOption = None,
+    skip_bad_images: options.SkipBadImagesOption = False,
     file_format: Annotated[str, typer.Option("--format", help="md, html, latex, csv or json.")] = "md",
     out: options.OutOption = options.OUT,
     to: Annotated[Path | None, typer.Option(help="File to write, - for stdout; by default in --out.")] = None,
@@ -31,13 +33,12 @@ def report(
         loope report table1 --format csv --to -
     """
     require_packages("A report", "train", "pandas", "scipy")
-    from loope.lab.experiments.report import write_report
+    from loope.lab.experiments.report import make_results_table, write_report
     from loope.lab.experiments.results import Results
-    from loope.lab.experiments.results_table import make_results_table
-    from loope.lab.experiments.table import get_table
-    from loope.lab.reports.results_table import render
+    from loope.lab.reports.formats import render
 
-    found, numbers = get_table(table).with_epochs(epochs).narrowed(*(only or ())), options.read_seeds(seeds)
+    found = options.read_table(table, epochs, classes, skip_bad_images).narrowed(*(only or ()))
+    numbers = options.read_seeds(seeds)
     found.select(preset)  # fail early for an unknown preset
     if to == Path("-"):
         shown = make_results_table(found, preset, numbers, Results.in_folder(out / "runs"))

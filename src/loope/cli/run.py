@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from loope.lab.experiments.results import Status
     from loope.lab.experiments.settings import Settings
     from loope.lab.experiments.spec import Run
-    from loope.lab.reports.results_table import ResultsTable
+    from loope.lab.reports.formats import ResultsTable
 
 RUNNING_ELSEWHERE = 3  # exit code: nothing failed, but another process is training a run
 
@@ -43,12 +43,8 @@ def run(
     out: options.OutOption = options.OUT,
     data: Annotated[Path | None, typer.Option(help="Folder of the datasets; by default LOOPE_DATA.")] = None,
     download: Annotated[bool, typer.Option("--download", help="Download missing datasets.")] = False,
-    classes: Annotated[
-        Path | None, typer.Option(help="File with the 100 classes of ImageNet-100, one per line.")
-    ] = None,
-    skip_bad_images: Annotated[
-        bool, typer.Option("--skip-bad-images", help="Skip and count unreadable images.")
-    ] = False,
+    classes: options.ClassesOption = None,
+    skip_bad_images: options.SkipBadImagesOption = False,
     tracker: Annotated[
         list[str] | None, typer.Option(help="tensorboard, wandb, mlflow or trackio. Repeatable.")
     ] = None,
@@ -71,19 +67,16 @@ def run(
     from loope.lab.executors import create_executor
     from loope.lab.experiments.settings import Settings
     from loope.lab.experiments.sweep import run_sweep
-    from loope.lab.experiments.table import get_table
 
     first = os.environ.get("RANK", "0") == "0"  # of the processes that share a run, only one prints
     console = Console(stderr=as_json, quiet=not first)
-    found, numbers = get_table(table).with_epochs(epochs).narrowed(*(only or ())), options.read_seeds(seeds)
+    found = options.read_table(table, epochs, classes, skip_bad_images).narrowed(*(only or ()))
+    numbers = options.read_seeds(seeds)
     runs = [entry.run.with_seed(seed) for entry in found.select(preset) for seed in numbers]
     settings = Settings(
         data=str(data) if data else None,
         download=download,
-        classes=str(classes) if classes else None,
-        skip_bad_images=skip_bad_images,
         trackers=tuple(tracker) if tracker else () if preset == "smoke" else None,
-        progress=False,
     )
     place, resources = on or _default_place(preset), options.read_resources(resource or [])
     blocked = _obstacles(runs, out, settings) if place in ("local", "here") else {}  # other machines cannot be checked
@@ -95,9 +88,9 @@ def run(
         RunProgress(console, runs, out) as show,
     ):
         outcome = run_sweep([run for run in runs if run not in blocked], out / "runs", executor, settings, show)
+    from loope.lab.experiments.report import make_results_table
     from loope.lab.experiments.results import Results
-    from loope.lab.experiments.results_table import make_results_table
-    from loope.lab.reports.results_table import render
+    from loope.lab.reports.formats import render
 
     sheet = make_results_table(found, preset, numbers, Results.in_folder(out / "runs"))
     if as_json and first:

@@ -23,6 +23,8 @@ def status(
     only: options.OnlyOption = None,
     epochs: options.EpochsOption = None,
     seeds: options.SeedsOption = "0",
+    classes: options.ClassesOption = None,
+    skip_bad_images: options.SkipBadImagesOption = False,
     out: options.OutOption = options.OUT,
     as_json: options.JsonOption = False,
 ) -> None:
@@ -32,13 +34,13 @@ def status(
         loope status table4 --seeds 0,1,2
     """
     from loope.lab.experiments.results import STATES, statuses
-    from loope.lab.experiments.table import get_table, table_names
+    from loope.lab.experiments.table import table_names
 
     require(table is not None or not only, "--only selects rows of one table; name the table too.")
     numbers = options.read_seeds(seeds)
     progress = {}
     for name in [table] if table else table_names():
-        entries = get_table(name).with_epochs(epochs).select(preset, *(only or ()))
+        entries = options.read_table(name, epochs, classes, skip_bad_images).select(preset, *(only or ()))
         progress[name] = statuses([entry.run.with_seed(seed) for entry in entries for seed in numbers], out / "runs")
     if as_json:
         rows = [

@@ -19,7 +19,7 @@ def tables(as_json: JsonOption = False) -> None:
     rows = []
     for name in table_names():
         found = get_table(name)
-        counts = {preset: len({entry.run.key for entry in found.entries(preset)}) for preset in PRESETS}
+        counts = {preset: len({entry.run for entry in found.entries(preset)}) for preset in PRESETS}
         rows.append({"name": name, "title": found.title, "runs": counts})
     if as_json:
         typer.echo(to_json(rows))

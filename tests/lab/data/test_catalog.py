@@ -96,7 +96,7 @@ def test_a_class_list_goes_with_imagenet100(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "mentioned"),
     [
         ("pets", ["0.8 GB", "https://www.robots.ox.ac.uk/~vgg/data/pets", "{}/oxford-iiit-pet with", "--download"]),
         (
@@ -107,10 +107,10 @@ def test_a_class_list_goes_with_imagenet100(tmp_path):
         ("imagenet100", ["15 GB", "https://image-net.org/download", "{}/imagenet100 with", "--classes FILE"]),
     ],
 )
-def test_missing_data_says_what_to_get_and_where_to_put_it(tmp_path, monkeypatch, name, told):
+def test_missing_data_says_what_to_get_and_where_to_put_it(tmp_path, monkeypatch, name, mentioned):
     with pytest.raises(LoopeError) as error:
         load_images(name, tmp_path)
-    for part in ("is not in", *told):
+    for part in ("is not in", *mentioned):
         assert part.format(tmp_path) in str(error.value)
     assert ("--download" in str(error.value)) == (name in ("pets", "cifar100"))
     monkeypatch.delenv("LOOPE_DATA", raising=False)
@@ -199,7 +199,7 @@ def test_cifar100_is_downloaded_on_request(tmp_path, server, monkeypatch):
     monkeypatch.setattr(tv.CIFAR100, "tgz_md5", checksum)
     assert len(load_images("cifar100", root, download=True)) == 6
     (tmp_path / "served" / "c.tar.gz").unlink()
-    assert len(load_images("cifar100", root, download=True)) == 6  # it is there
+    assert len(load_images("cifar100", root, download=True)) == 6  # already downloaded
 
 
 def test_pets_are_downloaded_on_request(tmp_path, server, monkeypatch):

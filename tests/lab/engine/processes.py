@@ -1,4 +1,4 @@
-"""Real processes that train, alone or together, to be stopped at a chosen place and killed there."""
+"""Processes that train, alone or together, and can be stopped and killed at a chosen place."""
 
 import itertools
 import json
@@ -16,7 +16,7 @@ from loope import LoopeError
 from loope.lab.engine import Interrupted, checkpoint, train
 from tests.lab.engine import runs
 
-# Each process is forked from one that has imported all this and done nothing else: it starts at once, and clean.
+# Each process is forked from one that has only imported this module: it starts quickly and in a clean state.
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload([__name__])
 SETTINGS = {"checkpoint_steps": 2, "checkpoint_seconds": 3600.0, "trackers": (), "progress": False}
@@ -30,7 +30,7 @@ def _half_a_folder(path: Path) -> None:
     next(path.iterdir()).unlink()
 
 
-PLACES = {  # where a process can be stopped: a function of the engine, and what is done of it before
+PLACES = {  # where a process can be stopped: a function of the engine, and the part of its work done before
     "batch": (runs.Cells, "draw", lambda *_: None),
     "write": (checkpoint, "write_new", _half_a_file),
     "rename": (os, "replace", lambda *_: None),
@@ -40,7 +40,7 @@ PLACES = {  # where a process can be stopped: a function of the engine, and what
 
 
 def _waits(function, number: int, half, pipe):
-    """In place of a function: at its nth call it does half of what it should, and waits to be told to go on."""
+    """Wrap a function: its nth call does half of the work, then waits for `Trainer.resume`."""
     calls = itertools.count(1)
 
     def stand_in(*args, **options):
@@ -70,7 +70,7 @@ def _child(pipe, environment: dict, folder: str, model: str, options: dict, plac
 
 
 class Trainer:
-    """Processes that train `runs.<model>()` into a folder together, and wait at the nth time they are at `place`."""
+    """Processes that train `runs.<model>()` into one folder, and wait when they reach `place` for the nth time."""
 
     def __init__(self, folder: Path, place=None, number=0, *, model="vit", processes=1, **options):
         self.pipes, self.processes = [], []
@@ -79,22 +79,22 @@ class Trainer:
             arguments = (theirs, environment, str(folder), model, options, place, number)
             process = CONTEXT.Process(target=_child, args=arguments)
             process.start()
-            theirs.close()  # so that a process that dies by itself is an EOFError here, not a wait without end
+            theirs.close()  # so that the death of a process raises EOFError here instead of blocking
             self.pipes.append(ours)
             self.processes.append(process)
 
     def wait(self) -> list:
-        """What each process says next: "here", or at its end its result (and how many batches it has `drawn`)."""
+        """Return the next message of each process: "here", or finally its result with the number of batches `drawn`."""
         answers = [pipe.recv() for pipe in self.pipes]
         return [answer if answer == "here" else json.loads(answer) for answer in answers]
 
-    def go_on(self) -> None:
-        """Let those who wait go on."""
+    def resume(self) -> None:
+        """Resume the waiting processes."""
         for pipe in self.pipes:
-            pipe.send("go on")
+            pipe.send("resume")
 
     def kill(self) -> None:
-        """kill -9, all of them."""
+        """Kill all processes with SIGKILL."""
         for process in self.processes:
             os.kill(process.pid, signal.SIGKILL)
         for process in self.processes:
@@ -102,7 +102,7 @@ class Trainer:
 
 
 def _environments(processes: int) -> list[dict[str, str]]:
-    """What torchrun tells its processes."""
+    """Return the environment variables that torchrun sets."""
     if processes == 1:
         return [{}]
     with socket.create_server(("localhost", 0)) as free:
@@ -112,7 +112,7 @@ def _environments(processes: int) -> list[dict[str, str]]:
 
 
 def run(folder: Path, **options) -> dict:
-    """Train to the end, for the result of the first process."""
+    """Train to the end; return the result of the first process."""
     trainer = Trainer(folder, **options)
     results = trainer.wait()
     for process in trainer.processes:
@@ -122,7 +122,7 @@ def run(folder: Path, **options) -> dict:
 
 
 def kill(folder: Path, place: str, number: int, **options) -> None:
-    """Train until the nth time at `place`, and kill."""
+    """Train until `place` is reached for the nth time, then kill."""
     trainer = Trainer(folder, place, number, **options)
     assert set(trainer.wait()) == {"here"}
     trainer.kill()

@@ -9,5 +9,5 @@ from tests.lab.engine.runs import plain_vit, recipe, sources, task
 if __name__ == "__main__":
     model, (learn, check) = plain_vit(), sources()
     result = train(model, task(), learn, check, recipe(accumulate=2), sys.argv[1], progress=False)
-    told = {"history": result.history, "evaluated": evaluate(model, task(), check)}
-    print(json.dumps(told) + "\n", end="", flush=True)  # one write: the processes share the line
+    output = {"history": result.history, "evaluated": evaluate(model, task(), check)}
+    print(json.dumps(output) + "\n", end="", flush=True)  # one write: the processes share the line

@@ -1,4 +1,4 @@
-"""Small runs for the tests: data that is a function of (epoch, step), and a model in which everything can go wrong."""
+"""Small training runs: data as a function of (epoch, step), and models with dropout, batch norm and bad losses."""
 
 import os
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ GRID, CELL = 4, 4
 
 
 class Cells:
-    """Three-Cell as a source; every epoch in another order."""
+    """Three-Cell as a source, shuffled differently in each epoch."""
 
     def __init__(self, data: loope.ThreeCell, batch: int, shuffle: bool):
         self.data, self.batch, self.shuffle = data, batch, shuffle
@@ -36,7 +36,7 @@ class Cells:
 
 
 def sources(batch: int = 8, train: int = 48, valid: int = 17) -> tuple[Cells, Cells]:
-    """Six steps an epoch; a validation set whose last batch is one sample."""
+    """Create sources of six steps per epoch; the last validation batch has one sample."""
     return (
         Cells(loope.ThreeCell(train, GRID, CELL, seed=1), batch, shuffle=True),
         Cells(loope.ThreeCell(valid, GRID, CELL, seed=2), batch, shuffle=False),
@@ -44,7 +44,7 @@ def sources(batch: int = 8, train: int = 48, valid: int = 17) -> tuple[Cells, Ce
 
 
 def vit(seed: int = 0, **options) -> nn.Module:
-    """timm's, with LOOPE: dropout, drop path and batch norm (in LOOPE's generator) are all at work."""
+    """Create a timm ViT with LOOPE that uses dropout, drop path and batch norm (in LOOPE's generator)."""
     torch.manual_seed(seed)
     random = {"proj_drop_rate": 0.1, "attn_drop_rate": 0.1, "drop_path_rate": 0.2}
     size = {"img_size": GRID * CELL, "patch_size": CELL, "embed_dim": 24, "depth": 2, "num_heads": 2, "num_classes": 6}
@@ -54,7 +54,7 @@ def vit(seed: int = 0, **options) -> nn.Module:
 
 
 def plain_vit() -> nn.Module:
-    """Without batch norm, dropout and drop path: what does not depend on how a batch is shared.
+    """Create a ViT without batch norm, dropout and drop path, so that it does not matter how a batch is split.
 
     Without a bias of the keys, too: attention does not see it, so its gradient is rounding, which Adam makes large.
     """
@@ -65,7 +65,7 @@ def plain_vit() -> nn.Module:
 
 
 class Likelihood(Metric):
-    """A score that any change of any weight changes: minus the mean loss."""
+    """Minus the mean loss: changes with any weight."""
 
     full_state_update = False
 
@@ -91,7 +91,7 @@ def recipe(**options) -> Recipe:
 
 
 class Lost(nn.Module):
-    """A model that gives NaN from its nth training batch on, in processes of a given rank."""
+    """A model that returns NaN from its nth training batch on, in processes of a given rank."""
 
     def __init__(self, model: nn.Module, after: int, rank: str = "0"):
         super().__init__()

@@ -1,4 +1,4 @@
-"""What the tests of executors submit: functions that another process can import."""
+"""Functions that tests of executors submit; other processes import them from here."""
 
 import fcntl
 import json
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def until(condition, seconds=300):
-    """Wait for something that another process does; the limit is for a broken test, not a measure."""
+    """Wait for another process; the generous limit only ends broken tests."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited in vain"
@@ -18,7 +18,7 @@ def until(condition, seconds=300):
 
 
 def note(path, text):
-    """Append a line; two processes never mix theirs."""
+    """Append a line atomically."""
     with Path(path).open("a") as file:
         file.write(f"{text}\n")
 
@@ -29,7 +29,7 @@ def lines(path):
 
 @contextmanager
 def holding(path):
-    """The lock that the engine takes: it ends with the process. Taken already: an error."""
+    """Take the engine's lock, which is released when the process ends; raise if it is taken."""
     with Path(path).open("a") as file:
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
@@ -37,7 +37,7 @@ def holding(path):
 
 @contextmanager
 def seated(folder, seats):
-    """One of a few seats; nobody may stand."""
+    """Take one of `seats` slots; raise if none is free."""
     for seat in range(seats):
         try:
             with holding(Path(folder) / f"seat-{seat}"):
@@ -49,7 +49,7 @@ def seated(folder, seats):
 
 
 def work(folder, name, seats=1, then="end"):
-    """Sit down, say so, wait for the file `go`, and end in some way."""
+    """Take a slot, write a note, wait for the file `go`, and end as `then` says."""
     with seated(folder, seats):
         note(Path(folder) / "started", name)
         until((Path(folder) / "go").exists)
@@ -60,24 +60,24 @@ def work(folder, name, seats=1, then="end"):
         note(Path(folder) / "ended", name)
 
 
-def tell_threads(path, load_torch):
-    """What the environment says, and what torch makes of it."""
-    told = [os.environ["OMP_NUM_THREADS"], os.environ.get("CUDA_VISIBLE_DEVICES")]
+def write_threads(path, load_torch):
+    """Write the environment's number of threads and devices, and torch's number of threads."""
+    found = [os.environ["OMP_NUM_THREADS"], os.environ.get("CUDA_VISIBLE_DEVICES")]
     if load_torch:
         import torch
 
-        told.append(torch.get_num_threads())
-    Path(path).write_text(json.dumps(told))
+        found.append(torch.get_num_threads())
+    Path(path).write_text(json.dumps(found))
 
 
 def meet(folder, name, count):
-    """Tell the GPU and wait until `count` processes have."""
+    """Write the GPU of this process and wait until `count` processes have done so."""
     note(Path(folder) / "gpus", f"{name} {os.environ['CUDA_VISIBLE_DEVICES']}")
     until(lambda: len(lines(Path(folder) / "gpus")) >= count)
 
 
 def save_when_asked(folder, name, stubborn=False):
-    """As the engine does: the first signal is noted, the step finished, the state saved. A stubborn one goes on."""
+    """Behave as the engine: at the first signal finish the step and save. A stubborn process keeps running."""
     asked = []
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: asked.append(number))
@@ -88,7 +88,7 @@ def save_when_asked(folder, name, stubborn=False):
 
 
 def train(folder, steps, hang_at=None, fail_at=None):
-    """A run: a checkpoint for each step, under a lock, going on where the last one stopped. Hangs at a step once."""
+    """Run under a lock with a checkpoint for each step, resuming from the last one; hang at a step once."""
     folder = Path(folder)
     folder.mkdir(exist_ok=True)
     with holding(folder / "lock"):
@@ -105,7 +105,7 @@ def train(folder, steps, hang_at=None, fail_at=None):
 
 
 def train_until_stopped(folder, steps):
-    """The same, but the cluster's time is over halfway, as it says by SIGUSR2."""
+    """Train as `train` does; the cluster's time limit is reached halfway, signalled by SIGUSR2."""
     folder = Path(folder)
     done = len(lines(folder / "checkpoints"))
     note(folder / "began", done)
@@ -118,7 +118,7 @@ def train_until_stopped(folder, steps):
 
 
 def train_until_asked(folder, steps):
-    """As the engine does, with its own signals: SIGTERM ends the step, saves, and is told as `Interrupted`."""
+    """Train with the engine's own signal handling: SIGTERM ends the step, saves, and raises `Interrupted`."""
     from loope.lab.engine.signals import Interrupted, Interrupts
 
     folder = Path(folder)

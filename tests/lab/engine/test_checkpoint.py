@@ -27,7 +27,7 @@ def write(checkpoints: Checkpoints, number: int, best: int | None = None) -> Non
 
 @pytest.fixture
 def three(tmp_path) -> Checkpoints:
-    """Steps 1 to 3 were written, 2 and 3 are there."""
+    """Steps 1 to 3 were written; 2 and 3 are kept."""
     checkpoints = Checkpoints(tmp_path / "run" / "checkpoints")
     for number in (1, 2, 3):
         write(checkpoints, number)
@@ -124,9 +124,9 @@ def test_damage_is_found_and_the_one_before_used(three, damage):
 def test_all_damaged(three):
     for name in names(three):
         flip(three.folder / name)
-    with pytest.warns(LoopeWarning) as told:
+    with pytest.warns(LoopeWarning) as warned:
         assert three.newest() is None
-    assert len(told) == 2
+    assert len(warned) == 2
 
 
 def test_leftovers_are_removed(three):

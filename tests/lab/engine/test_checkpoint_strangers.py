@@ -207,9 +207,9 @@ def test_the_two_newest_are_damaged(tmp_path):
         write(checkpoints, number, best=1)
     for number in (3, 4):
         put(tmp_path / name_of(number) / "state.json", b"")
-    with pytest.warns(LoopeWarning, match="damaged") as told:
+    with pytest.warns(LoopeWarning, match="damaged") as warned:
         assert checkpoints.newest().state["number"] == 1
-    assert len(told) == 2
+    assert len(warned) == 2
     write(checkpoints, 2, best=1)
     assert set(sound(tmp_path).values()) == {1, 2}
     write(checkpoints, 3, best=1)
@@ -234,9 +234,9 @@ def test_a_checkpoint_of_an_earlier_version_is_read(tmp_path):
     checkpoints = Checkpoints(tmp_path)
     write(checkpoints, 1, best=None)
     path = tmp_path / name_of(1) / "state.json"
-    told = checkpoint.json.loads(path.read_bytes())["state"]
-    del told["name"]
-    path.write_text(checkpoint.json.dumps({"sha256": checkpoint._digest(told), "state": told}))
+    state = checkpoint.json.loads(path.read_bytes())["state"]
+    del state["name"]
+    path.write_text(checkpoint.json.dumps({"sha256": checkpoint._digest(state), "state": state}))
     assert checkpoints.newest().state["number"] == 1
 
 

@@ -1,4 +1,4 @@
-"""Real runs of two processes on gloo: what they learn, score, save and refuse is what one process does."""
+"""Training in two processes on gloo learns, scores, saves and refuses the same as in one."""
 
 import json
 import os
@@ -31,18 +31,18 @@ def together(tmp_path_factory):
 
 def test_two_processes_learn_what_one_does(alone, together):
     _, (result, other) = together
-    assert timeless(other) == timeless(result)  # both know it
+    assert timeless(other) == timeless(result)  # all processes return it
     assert result["best_epoch"] == alone["best_epoch"]
     for ours, theirs in zip(result["history"], alone["history"], strict=True):
         assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-6)
         assert ours["metrics"]["likelihood"] == pytest.approx(theirs["metrics"]["likelihood"], rel=1e-6)
-        assert ours["metrics"]["samples"] == 17  # 8, 8, and one that the second process has no part in
+        assert ours["metrics"]["samples"] == 17  # 8, 8, and one on the first process only
     weights, expected = load_file(result["weights"]), load_file(alone["weights"])
     for name, tensor in expected.items():
         torch.testing.assert_close(weights[name], tensor, rtol=1e-4, atol=1e-6)
 
 
-def test_two_processes_killed_go_on_to_the_same_bytes(together, tmp_path):
+def test_two_killed_processes_resume_to_the_same_bytes(together, tmp_path):
     for place, number in [("batch", 5), ("batch", 9)]:
         kill(tmp_path, place, number, **TWO, accumulate=2)
     again = run(tmp_path, **TWO, accumulate=2)
@@ -53,12 +53,12 @@ def test_two_processes_killed_go_on_to_the_same_bytes(together, tmp_path):
 
 
 def test_batch_norm_of_the_first_process_is_scored_by_all(tmp_path):
-    """Each has seen other halves of the batches; what is scored, and saved, is the first one's."""
+    """Each process sees other halves of the batches; the statistics of the first one are scored and saved."""
     one, other = Trainer(tmp_path, processes=2).wait()
     assert timeless(one) == timeless(other)
 
 
-def test_all_stop_where_one_loses_its_way(tmp_path):
+def test_all_stop_if_one_gets_a_bad_loss(tmp_path):
     answers = Trainer(tmp_path, model="lost_on_second", processes=2).wait()
     assert [answer["kind"] for answer in answers] == ["LoopeError"] * 2
     for answer in answers:
@@ -70,14 +70,14 @@ def test_all_stop_when_one_is_asked(tmp_path, together):
     trainer = Trainer(tmp_path, "batch", 5, **TWO, accumulate=2)
     trainer.wait()
     os.kill(trainer.processes[1].pid, signal.SIGTERM)
-    trainer.go_on()
+    trainer.resume()
     answers = trainer.wait()
     assert [answer["kind"] for answer in answers] == ["Interrupted"] * 2
     assert "run the same command again to go on" in answers[0]["error"]
     assert timeless(run(tmp_path, **TWO, accumulate=2)) == timeless(together[1][0])
 
 
-def test_all_hear_of_the_lock(tmp_path):
+def test_all_report_the_lock(tmp_path):
     first = Trainer(tmp_path, "batch", 1, model="plain_vit")
     first.wait()
     answers = Trainer(tmp_path, **TWO).wait()
@@ -97,10 +97,10 @@ def test_torchrun(together, tmp_path):
     root = Path(__file__).parents[3]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd=root)
     assert done.returncode == 0, done.stderr
-    told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert len(told) == 2
+    printed = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert len(printed) == 2
     expected = together[1][0]["history"]
-    for one in told:
+    for one in printed:
         assert [entry["loss"] for entry in one["history"]] == [entry["loss"] for entry in expected]
         assert one["evaluated"] == expected[-1]["metrics"]
     assert list((tmp_path / "trackers").rglob("events*"))

@@ -11,7 +11,7 @@ import pytest
 
 from loope.core.errors import LoopeError
 from loope.lab.executors import RunError, create_executor, local
-from tests.lab.engine.submitted import lines, meet, save_when_asked, tell_threads, until, work
+from tests.lab.engine.submitted import lines, meet, save_when_asked, until, work, write_threads
 
 ROOT = Path(__file__).parents[3]
 
@@ -53,10 +53,10 @@ def test_cores_are_shared(tmp_path, monkeypatch, cores, chosen, threads):
         monkeypatch.setenv("OMP_NUM_THREADS", chosen)
     load_torch = cores == 3 and chosen is None
     with create_executor(jobs=2) as executor:
-        executor.submit(tell_threads, str(tmp_path / "told"), load_torch).result()
-    told = json.loads((tmp_path / "told").read_text())
+        executor.submit(write_threads, str(tmp_path / "found"), load_torch).result()
+    found = json.loads((tmp_path / "found").read_text())
     # Torch has read it: it was there before torch, which would take all cores.
-    assert told == [threads, os.environ.get("CUDA_VISIBLE_DEVICES"), *([1] if load_torch else [])]
+    assert found == [threads, os.environ.get("CUDA_VISIBLE_DEVICES"), *([1] if load_torch else [])]
 
 
 def test_each_process_has_a_gpu(tmp_path, monkeypatch):

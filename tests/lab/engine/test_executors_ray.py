@@ -21,7 +21,7 @@ def test_ray(tmp_path):
     with create_executor("ray", jobs=2) as executor:
         it_listens_on_this_machine_alone(executor)
         a_worker_is_killed_in_the_middle_of_a_run(executor, tmp_path)
-        with create_executor("ray", jobs=1, max_retries=0) as another:  # on the Ray that is there already
+        with create_executor("ray", jobs=1, max_retries=0) as another:  # uses the running Ray
             a_worker_is_lost_for_good(another, tmp_path)
         stopping_lets_workers_save(tmp_path)
         assert ray.is_initialized()

@@ -22,7 +22,7 @@ sys.stdin.readline()
 
 @contextmanager
 def held(folder, how):
-    """Another process holds the lock; it lets go of it when told."""
+    """Hold the lock in another process until the context ends."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "lock").touch()
     command = [sys.executable, "-c", HOLD, str(folder / "lock"), how]

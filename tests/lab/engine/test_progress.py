@@ -1,9 +1,7 @@
 """What a run shows and what trackers get of it."""
 
-import io
 import re
 import signal
-import sys
 
 import pytest
 
@@ -18,7 +16,7 @@ def fit(folder, learn=None, check=None, **options):
     return train(plain_vit(), task(), learn or own[0], check or own[1], recipe(epochs=2), folder, **options)
 
 
-def test_lines_where_there_is_no_terminal(tmp_path, monkeypatch, capsys):
+def test_lines(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("loope.lab.engine.progress.EVERY", 0.0)
     result = fit(tmp_path, name="probe", trackers=())
     out, err = capsys.readouterr()
@@ -51,27 +49,8 @@ def test_nothing_if_not_wanted(tmp_path, capsys):
     assert capsys.readouterr() == ("", "")
 
 
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
-def test_bars_on_a_terminal(tmp_path, monkeypatch):
-    screen = Terminal()
-    monkeypatch.setattr(sys, "stderr", screen)
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "200")
-    result = fit(tmp_path, name="probe", trackers=())
-    text = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", screen.getvalue())
-    run, epoch = text.rstrip().splitlines()[-2:]
-    assert re.search(r"probe .* 12/12 .*0:00:00 left", run)
-    last = result.history[-1]
-    shown = f"loss {last['loss']:.4f}  likelihood {last['metrics']['likelihood']:.4f}"
-    assert re.search(rf"epoch 2/2 .*{re.escape(shown)}  [\d,]+ images/s", epoch)
-
-
 def test_tensorboard_takes_up_its_curves(tmp_path, monkeypatch):
-    """After an interruption and a crash every point is there once, and is that of the history."""
+    """After an interruption and a crash every point is logged once and matches the history."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     monkeypatch.setattr("loope.lab.engine.loop.LOG_EVERY", 2)

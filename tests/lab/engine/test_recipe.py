@@ -1,5 +1,6 @@
 """What a recipe may say, and the learning rate of every step against a slow drawing of the same curve."""
 
+import dataclasses
 import json
 import math
 import subprocess
@@ -40,7 +41,7 @@ def test_what_cannot_be(options, message):
 
 def test_json_and_back():
     recipe = Recipe(epochs=3, lr=1 / 3, layer_decay=0.75, clip=1.0)
-    assert Recipe(**json.loads(json.dumps(recipe.to_json()))) == recipe
+    assert Recipe(**json.loads(json.dumps(dataclasses.asdict(recipe)))) == recipe
 
 
 def test_written_down_without_torch():

@@ -46,7 +46,7 @@ KILLS = [
     ([("write", 1), ("write", 2), ("write", 6)], 25),  # half of a file, in the first checkpoint and the second
     ([("rename", 1), ("rename", 2)], 25),
     ([("renamed", 2), ("renamed", 4)], 18),
-    ([("remove", 4), ("remove", 3)], 0),  # an old checkpoint is half gone; the second time the last one is there
+    ([("remove", 4), ("remove", 3)], 0),  # an old checkpoint is half removed; the second time the last one exists
 ]
 
 

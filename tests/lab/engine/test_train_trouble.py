@@ -69,7 +69,7 @@ def test_damaged_checkpoint_in_a_run(tmp_path):
 
 @pytest.mark.parametrize("what", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize(("number", "where", "left"), [(3, "step 3 of epoch 1", 15), (7, "step 6 of epoch 1", 12)])
-def test_interrupt_saves_and_says_how_to_go_on(tmp_path, what, number, where, left):
+def test_interrupt_saves_and_says_how_to_resume(tmp_path, what, number, where, left):
     """In a step, which is finished, and in an evaluation, which is begun again: 9 batches an epoch, two epochs."""
     before = [signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)]
     learn, check = sources()

@@ -9,7 +9,7 @@ from tests.lab.engine.runs import Cells, recipe, sources, task, vit
 
 
 def fit(folder, model=None, **options):
-    """A run of two epochs, in this process."""
+    """Train for two epochs in this process."""
     known = ("seed", "name", "trackers", "checkpoint_steps")
     arguments = {**SETTINGS, **{key: options.pop(key) for key in known if key in options}}
     learn, check = options.pop("sources", None) or sources()
@@ -18,7 +18,7 @@ def fit(folder, model=None, **options):
 
 
 class Asking(Cells):
-    """A source that sends this process a signal with the nth batch it gives, or, without a signal, crashes."""
+    """A source that sends this process a signal with its nth batch, or raises if no signal is given."""
 
     def __init__(self, source: Cells, number: int, what: signal.Signals | None):
         super().__init__(source.data, source.batch, source.shuffle)

@@ -8,10 +8,10 @@ import pytest
 from scipy import stats
 
 import loope
+from loope.lab.experiments.report import make_results_table
 from loope.lab.experiments.results import RESULT, Results, folder_of
-from loope.lab.experiments.results_table import make_results_table
 from loope.lab.experiments.table import get_table
-from loope.lab.reports.results_table import Cell, ResultsTable, render
+from loope.lab.reports.formats import Cell, ResultsTable, render
 
 
 def write(out, table, preset, row, seed, **metrics):

@@ -12,24 +12,29 @@ import loope
 from loope.lab.data import load_images
 from loope.lab.engine.recipe import Recipe
 from loope.lab.experiments import runner
-from loope.lab.experiments.build import build_model
 from loope.lab.experiments.names import TINY_MODELS
 from loope.lab.experiments.presets import image_run, measured, three_cell_run
 from loope.lab.experiments.results import FAILED, PICTURES, RESULT, SPEC, folder_of, read_result, status_of
-from loope.lab.experiments.runner import execute
+from loope.lab.experiments.runner import create_experiment, execute
 from loope.lab.experiments.settings import Settings
-from loope.lab.experiments.sources import load_data
 from loope.lab.experiments.spec import Data, Encoder, Model, Run
 from loope.lab.experiments.timm_models import create_timm, local_weights
 from tests.lab.data.dataset_files import write_folders
 from tests.weights import weights
 
-HERE = Settings(workers=0, progress=False)
+HERE = Settings(workers=0)
 
 
 def do(run, out):
     execute(run.to_json(), str(out), HERE)
     return read_result(folder_of(run, out))
+
+
+def build_model(run, outputs=None):
+    experiment = create_experiment(run, HERE)
+    if outputs:
+        experiment.outputs = outputs  # without its data
+    return experiment.build_model()
 
 
 def test_a_run_is_trained_tested_measured_and_written_down(tmp_path):
@@ -43,7 +48,7 @@ def test_a_run_is_trained_tested_measured_and_written_down(tmp_path):
     assert {"pesi_m_u", "pesi_m_d", "pesi_a_su", "offset_size", "offset_over_images", "best_average"} <= set(metrics)
     assert metrics["best_epoch"] == 1
     assert [each["epoch"] for each in result["history"]] == [1]
-    model = build_model(run, classes=6)
+    model = build_model(run)
     assert result["parameters"]["encoder"] == sum(p.numel() for n, p in model.named_parameters() if "generator" in n)
     own = sum(p.numel() for n, p in model.named_parameters() if n.startswith("loope.own"))
     assert result["parameters"]["model"] == sum(p.numel() for p in model.parameters()) - own
@@ -104,11 +109,11 @@ def test_m_d_is_measured_for_each_number_of_directions(tmp_path):
 
 def test_a_failure_is_written_down_and_forgotten_once_it_works(tmp_path, monkeypatch):
     run = three_cell_run("smoke", "gilbert")
-    monkeypatch.setattr("loope.lab.experiments.build.create_timm", lambda *a, **k: 1 / 0)
+    monkeypatch.setattr("loope.lab.experiments.experiment.create_timm", lambda *a, **k: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         execute(run.to_json(), str(tmp_path), HERE)
-    told = status_of(run, tmp_path)
-    assert (told.state, told.error) == ("failed", "ZeroDivisionError: division by zero")
+    status = status_of(run, tmp_path)
+    assert (status.state, status.error) == ("failed", "ZeroDivisionError: division by zero")
     assert "Traceback" in json.loads((folder_of(run, tmp_path) / FAILED).read_text())["traceback"]
     monkeypatch.undo()
     do(run, tmp_path)
@@ -129,7 +134,8 @@ def test_bad_images_in_every_part_are_skipped_and_counted(tmp_path):
         (part.reader.folder / part.reader.names[0]).write_text("<html>404</html>")
     with pytest.raises(loope.LoopeError, match="Cannot read the image"):
         execute(run.to_json(), str(tmp_path), dataclasses.replace(HERE, data=str(data)))
-    execute(run.to_json(), str(tmp_path), dataclasses.replace(HERE, data=str(data), skip_bad_images=True))
+    run = run.with_images(None, skip_bad_images=True)
+    execute(run.to_json(), str(tmp_path), dataclasses.replace(HERE, data=str(data)))
     result = read_result(folder_of(run, tmp_path))
     assert result["bad_images"] == {"train": 1, "valid": 1, "test": 1}
     assert result["samples"] == {"train": 20, "valid": 2, "test": 8}  # whole batches of the 22 for training
@@ -169,8 +175,27 @@ def test_a_share_of_each_class_is_a_quarter_for_validation(tmp_path):
         model=TINY_MODELS["ViT-Base"], encoder=Encoder(name="gilbert"), data=Data(name="imagenet", options=options),
         recipe=Recipe(epochs=1, batch_size=4),
     )  # fmt: skip
-    found = load_data(run, dataclasses.replace(HERE, data=str(tmp_path)))
-    assert [part.samples for part in (found.train, found.valid, found.test)] == [16, 4, 16]
+    found = create_experiment(run, dataclasses.replace(HERE, data=str(tmp_path)))
+    assert {part: source.samples for part, source in found.sources.items()} == {"train": 16, "valid": 4, "test": 16}
+
+
+def test_data_and_recipe_go_together():
+    trained, measurement = three_cell_run("smoke", "gilbert"), measured("smoke", "gilbert")
+    with pytest.raises(loope.LoopeError, match="needs a recipe"):
+        create_experiment(dataclasses.replace(trained, recipe=None), HERE)
+    with pytest.raises(loope.LoopeError, match="'moon'"):
+        create_experiment(dataclasses.replace(measurement, data=Data(name="moon")), HERE)
+
+
+def test_chosen_classes_are_those_of_the_run(tmp_path):
+    write_folders(tmp_path / "imagenet", ["n1", "n2", "n3"], {"train": 10, "val": 4})
+    run = image_run("laptop", "ViT-Base", "ImageNet-100", "gilbert", size=32).with_images(["n3", "n1"], False)
+    run = dataclasses.replace(run, recipe=Recipe(epochs=1, batch_size=4))
+    found = create_experiment(run, dataclasses.replace(HERE, data=str(tmp_path)))
+    assert found.outputs == 2
+    assert found.source("test").samples == 8
+    with pytest.raises(loope.LoopeError, match="ImageNet-1k is not in"):
+        create_experiment(run, dataclasses.replace(HERE, data=str(tmp_path / "nowhere"))).find_data()
 
 
 def test_a_full_disk_is_the_error_that_is_told(tmp_path, monkeypatch):
@@ -232,7 +257,7 @@ def test_only_the_encoder_can_be_trained(tmp_path):
     run = three_cell_run("smoke", "learned")
     run = dataclasses.replace(run, recipe=Recipe(epochs=1, batch_size=8, train="encoder"))
     do(run, tmp_path)
-    before = build_model(run, 6).state_dict()
+    before = build_model(run).state_dict()
     after = load_file(next((folder_of(run, tmp_path) / "checkpoints").glob("*/weights.safetensors")))
     changed = {name for name, tensor in before.items() if name in after and not torch.equal(tensor, after[name])}
     assert changed

@@ -74,3 +74,38 @@ def test_tables_are_listed_and_counted_without_torch():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "False"]
+
+
+def test_a_new_field_with_a_default_does_not_change_the_key():
+    newer = dataclasses.make_dataclass("Recipe", [("ema", float, 0.0)], bases=(Recipe,), frozen=True, kw_only=True)
+    fields = dataclasses.asdict(RUN.recipe)
+    assert dataclasses.replace(RUN, recipe=newer(**fields)).key == RUN.key
+    assert dataclasses.replace(RUN, recipe=newer(**fields, ema=0.9)).key != RUN.key
+
+
+def test_a_changed_default_of_the_encoder_changes_the_key(monkeypatch):
+    before, same = RUN.key, dataclasses.replace(RUN, encoder=Encoder(name="gilbert")).key
+
+    def changed(self, dim, grid, patch_size, channels=3, inputs="rgb+xy", mixer="conv"): ...
+
+    monkeypatch.setattr(loope.encoders.encoder_class("loope"), "__init__", changed)
+    assert RUN.key != before
+    assert dataclasses.replace(RUN, encoder=Encoder(name="gilbert")).key == same
+
+
+def test_an_encoder_option_at_its_default_is_the_same_run():
+    short, long = (
+        dataclasses.replace(RUN, encoder=Encoder(name="fourier", options=options))
+        for options in ({}, {"amplitude": "unit"})
+    )
+    assert short.key == long.key
+
+
+def test_classes_and_skipped_images_are_part_of_the_run():
+    run = dataclasses.replace(RUN, data=Data(name="imagenet100"))
+    keys = {run.with_images(classes, skip).key for classes in (None, ["a", "b"], ["a", "c"]) for skip in (False, True)}
+    assert len(keys) == 6
+    assert run.with_images(["b", "a"], False) == run.with_images(["a", "b"], False)
+    assert RUN.with_images(["a"], False) == RUN  # other data has its own classes
+    probe = dataclasses.replace(RUN, data=Data(name="three_cell"))
+    assert probe.with_images(["a"], True) == probe

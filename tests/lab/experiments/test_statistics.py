@@ -3,13 +3,14 @@ import statistics
 
 import numpy as np
 import pytest
+from pandas import Series
 from scipy import stats
 
 import loope
 from loope.encoders.frequencies import frequency_set
-from loope.lab.experiments.sensitivity import relative_changes, sensitivity
 from loope.lab.experiments.statistics import holm, over_seeds, paired, rank_correlation, rank_interval
 from loope.lab.experiments.tables import alignment, table6
+from loope.lab.experiments.tables.table6 import relative_changes, sensitivity
 
 
 @pytest.mark.parametrize("count", [2, 3, 5, 10, 21, 40])
@@ -27,21 +28,21 @@ def test_paired_differences_are_the_paired_t_test(apart):
     ones = {seed: 0.9 + 0.01 * (seed * 7 % 5) + apart for seed in range(5)}
     others = {seed: 0.9 + 0.008 * (seed * 3 % 4) for seed in range(1, 6)}
     shared = range(1, 5)
-    found = paired(ones, others)
+    found = paired(Series(ones), Series(others))
     reference = stats.ttest_rel([ones[seed] for seed in shared], [others[seed] for seed in shared])
     low, high = reference.confidence_interval(0.95)
     assert (found.mean - found.half, found.mean + found.half) == pytest.approx((low, high), abs=1e-5)
     assert (abs(found.mean) > found.half) == (reference.pvalue < 0.05)
     assert found.p == pytest.approx(reference.pvalue)
     assert found.n == 4
-    assert math.isnan(paired({0: 0.5}, {0: 0.4}).p)
+    assert math.isnan(paired(Series({0: 0.5}), Series({0: 0.4})).p)
     with pytest.raises(loope.LoopeError, match="No seed has both"):
-        paired({0: 0.5}, {1: 0.5})
+        paired(Series({0: 0.5}), Series({1: 0.5}))
 
 
 def test_equal_differences_leave_no_doubt():
-    assert paired({0: 0.75, 1: 0.5}, {0: 0.5, 1: 0.25}).p == 0
-    assert paired({0: 0.75, 1: 0.5}, {0: 0.75, 1: 0.5}).p == 1
+    assert paired(Series({0: 0.75, 1: 0.5}), Series({0: 0.5, 1: 0.25})).p == 0
+    assert paired(Series({0: 0.75, 1: 0.5}), Series({0: 0.75, 1: 0.5})).p == 1
 
 
 def test_holm_against_its_definition():
@@ -77,7 +78,7 @@ def test_the_interval_of_a_rank_correlation_holds_it_as_often_as_it_says():
 
 def test_a_score_that_is_not_a_number_is_told_as_such():
     assert math.isnan(over_seeds([0.5, math.nan, 0.6]).mean)
-    assert math.isnan(paired({0: 0.5, 1: math.nan}, {0: 0.5, 1: 0.5}).p)
+    assert math.isnan(paired(Series({0: 0.5, 1: math.nan}), Series({0: 0.5, 1: 0.5})).p)
 
 
 def test_the_laptops_frequency_sets_are_the_papers_curves_at_fewer_channels():

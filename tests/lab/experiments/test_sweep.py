@@ -16,14 +16,14 @@ from loope.lab.engine.signals import Interrupted
 from loope.lab.executors import create_executor
 from loope.lab.experiments import runner
 from loope.lab.experiments.presets import measured, three_cell_run
+from loope.lab.experiments.report import make_results_table
 from loope.lab.experiments.results import RESULT, Results, folder_of, read_result
-from loope.lab.experiments.results_table import make_results_table
 from loope.lab.experiments.settings import Settings
 from loope.lab.experiments.spec import Encoder
 from loope.lab.experiments.sweep import run_sweep
 from loope.lab.experiments.table import PRESETS, get_table, table_names
 
-HERE = Settings(workers=0, progress=False)
+HERE = Settings(workers=0)
 
 
 def bad(run):
@@ -89,6 +89,7 @@ def long_run(encoder, seed=0):
     return dataclasses.replace(run, data=data, recipe=Recipe(epochs=15, batch_size=8))
 
 
+@pytest.mark.slow  # starts Ray; tests/lab/engine/test_executors_ray.py kills workers in `make test`
 @pytest.mark.filterwarnings("ignore")  # Ray's own
 def test_ray_survives_the_loss_of_a_worker_and_runs_nothing_twice(tmp_path):
     """Two real workers; one is killed in the middle of training. The table completes, each result is written once."""

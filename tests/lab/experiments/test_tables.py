@@ -6,7 +6,8 @@ import pytest
 import timm
 
 import loope
-from loope.lab.experiments import names, sources
+from loope.lab.experiments import names
+from loope.lab.experiments.runner import EXPERIMENTS
 from loope.lab.experiments.table import PRESETS, get_table, table_names
 
 every_table = pytest.mark.parametrize("name", table_names())
@@ -65,7 +66,7 @@ def test_runs_name_encoders_data_and_models_that_exist(name, preset):
     for entry in get_table(name).entries(preset):
         run = entry.run
         assert run.encoder.name in {"own", *loope.list_encoders()}
-        assert run.data.name in {"grid", *sources.LOADERS}
+        assert run.data.name in EXPERIMENTS
         model = run.model.options.get("backbone", run.model.name)
         if run.model.weights == "pretrained":
             tagged = timm.list_pretrained(f"{model}*")
@@ -106,6 +107,14 @@ def test_the_paper_preset_is_the_published_protocol():
     assert probe.model.name.startswith("deit_base")
 
 
+@every_table
+@every_preset
+def test_no_run_is_written_in_two_ways(name, preset):
+    """`loope tables` counts runs without their keys, which need torch."""
+    runs = {entry.run for entry in get_table(name).entries(preset)}
+    assert len({run.key for run in runs}) == len(runs)
+
+
 def test_tables_share_runs():
     """The same run under two tables has one folder, so it is done once."""
     table4 = {entry.run.key for entry in get_table("table4").entries("laptop")}
@@ -123,6 +132,13 @@ def test_runs_of_another_length_are_other_runs():
     assert table.with_epochs(None) is table
     untrained = get_table("table5")
     assert untrained.with_epochs(3).entries("paper") == untrained.entries("paper")
+
+
+def test_a_class_list_goes_with_imagenet_100():
+    table = get_table("scratch").with_images(["n1"], False)
+    assert all(entry.run.data.options["classes"] == ["n1"] for entry in table.entries("paper"))
+    with pytest.raises(loope.LoopeError, match="ImageNet-100"):
+        get_table("table1").with_images(["n1"], False).select("paper")
 
 
 def test_only_chooses_by_row_column_model_and_encoder():

@@ -1,4 +1,4 @@
-// What can be taken along: the view as Python, as a picture, as a table.
+// Export buttons: the view as Python code, as a picture, as a table.
 import { font, themed } from "./colours.js";
 
 export function showCode(text) {
@@ -13,7 +13,7 @@ export function showCode(text) {
       target.textContent = "Copied";
       setTimeout(() => (target.textContent = "Copy"), 1500);
     } catch {
-      getSelection().selectAllChildren(code); // no clipboard on this address: it is one key away
+      getSelection().selectAllChildren(code); // no clipboard access here: select the code, so that Ctrl-C copies it
     }
   };
   dialog.showModal();
@@ -30,7 +30,7 @@ export function csvBlob(rows) {
   return new Blob([rows.map((row) => row.map(cell).join(",")).join("\n"), "\n"], { type: "text/csv" });
 }
 
-// The view's canvases side by side, each with its title.
+// Draw the view's canvases side by side, each with its title.
 export function pngBlob(pictures) {
   const width = Math.max(...pictures.map(({ canvas }) => canvas.width)),
     height = Math.max(...pictures.map(({ canvas }) => canvas.height));

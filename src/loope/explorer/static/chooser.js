@@ -1,6 +1,6 @@
 // What a card of Compare shows: an encoder with its options, a timm model's table, or that of a file.
-// It is written as in the page's address: "sinusoid~order~hilbert", "timm~NAME", "file~ID", "file~ID~acts~0",
-// "file~ID~aside~0". What is known of a file's: {text, file, table}.
+// Its spec, as in the page's address: "sinusoid~order~hilbert", "timm~NAME", "file~ID", "file~ID~acts~0",
+// "file~ID~aside~0". `files` maps the spec of a file to {text, file, table}.
 import { post, slimSafetensors } from "./data.js";
 import { field, filePicker, h, select } from "./dom.js";
 
@@ -11,7 +11,7 @@ export function nameOf(spec, files) {
   return [name, ...details.filter((_, place) => place % 2)].join(" ");
 }
 
-// The list to choose from; `card.options` gets the controls of what is chosen. `replace` is told what to show instead.
+// Build the drop-down list; `card.options` gets the controls of the selected entry. `replace(spec)` shows another entry.
 export function chooser(card, view, replace) {
   const [name, ...details] = card.spec.split("~");
   const encoder = view.catalog.encoders.find((each) => each.name === name);

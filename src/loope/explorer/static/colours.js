@@ -1,4 +1,4 @@
-// Colour scales as 256 colours each, between seventeen of the well-known ones.
+// Colour scales of 256 colours, interpolated between 17 samples of the well-known ones.
 const STOPS = {
   magma:
     "000004 0a0822 1d1147 36106b 51127c 6a1c81 832681 9c2e7f b73779 d0416f e75263 f56b5c fc8961 fea772 fec488 fde2a3 fcfdbf",
@@ -20,7 +20,7 @@ function table(stops) {
 
 export const TABLES = Object.fromEntries(Object.entries(STOPS).map(([name, stops]) => [name, table(stops)]));
 
-// A function from values to colours; where all values are equal there is one colour, the middle.
+// Return a function from values to colours; if all values are equal, everything gets the middle colour.
 export function scale(name, least, most) {
   const colours = TABLES[name],
     span = most - least;
@@ -45,7 +45,7 @@ export function legend(element, name) {
     .join(", ")})`;
 }
 
-// A colour of the style sheet as it is now, light or dark: canvases know no variables.
+// Resolve a colour of the style sheet for the current theme: canvases do not know CSS variables.
 const resolved = new Map();
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => resolved.clear());
 

@@ -1,4 +1,4 @@
-// Compare: how alike every patch is to one, for up to four encodings side by side.
+// Compare: how similar every patch is to a chosen one, for up to four encodings side by side.
 import { chooser, nameOf } from "./chooser.js";
 import { extent, legend, scale } from "./colours.js";
 import { arrays } from "./data.js";
@@ -42,7 +42,7 @@ export class Compare {
     return Math.floor(this.grid[0] / 3) * this.grid[1] + Math.floor((2 * this.grid[1]) / 3);
   }
 
-  // Another grid, and a patch that is on it.
+  // Change the grid and select its default patch.
   use(grid) {
     this.grid = grid;
     this.patch = this.middle();
@@ -62,7 +62,7 @@ export class Compare {
 
   at = (cell) => [Math.floor(cell / this.grid[1]), cell % this.grid[1]];
 
-  // ---- what stands on the page
+  // ---- layout
 
   render() {
     const { catalog } = this;
@@ -141,7 +141,7 @@ export class Compare {
 
   name = (spec) => nameOf(spec, this.files);
 
-  // ---- what changes
+  // ---- updates
 
   change(changes, reload = true) {
     Object.assign(this, changes);
@@ -151,13 +151,13 @@ export class Compare {
     else this.draw();
   }
 
-  // Each card answers for itself; the view is ready when all have.
+  // Cards load independently; the view is ready when all have loaded.
   async load() {
     const { cards } = this;
     delete this.root.dataset.ready;
     this.draw();
     await Promise.all(cards.map((card) => this.loadCard(card)));
-    if (cards === this.cards) this.root.dataset.ready = "compare"; // or something else was chosen meanwhile
+    if (cards === this.cards) this.root.dataset.ready = "compare"; // skip if the selection has changed since
   }
 
   async loadCard(card) {
@@ -215,7 +215,7 @@ export class Compare {
     say(`${this.where.textContent} ${values.join(", ")}`);
   }
 
-  // ---- what is drawn, at every move of the pointer
+  // ---- drawing, at every move of the pointer
 
   draw() {
     const size = this.grid[0] * this.grid[1],
@@ -244,7 +244,7 @@ export class Compare {
     this.centres?.draw(this.patch);
   }
 
-  // One scale for all whose numbers mean the same; a bias is no cosine and has its own.
+  // Cards with the same unit share a scale; a bias is not a cosine and has its own.
   scales(shown) {
     const key = (card) => (this.each ? card : card.data.unit);
     const groups = new Map();
@@ -257,7 +257,7 @@ export class Compare {
     return new Map(shown.map((card) => [card, groups.get(key(card))]));
   }
 
-  // ---- what can be taken along
+  // ---- export
 
   python() {
     return comparePython({

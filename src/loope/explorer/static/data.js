@@ -1,7 +1,7 @@
-// What comes from the server, or lies beside the page as files: the addresses are the same.
+// Data from the server, or from files beside the page: the addresses are the same.
 const fetched = new Map();
 
-const SECONDS = { GET: 45, POST: 120 }; // longer than the server takes to say that it is late
+const SECONDS = { GET: 45, POST: 120 }; // longer than the server's own timeouts
 
 async function ask(address, options = { method: "GET" }) {
   const seconds = SECONDS[options.method];
@@ -17,7 +17,7 @@ async function ask(address, options = { method: "GET" }) {
   throw new Error(told.error ?? `The explorer answered ${response.status}.`);
 }
 
-// Each address is fetched once; what failed can be asked for again.
+// Fetch each address once; failed requests can be repeated.
 function once(address, read) {
   if (!fetched.has(address)) {
     const promise = ask(address).then(read);
@@ -32,7 +32,7 @@ export const json = (address) => once(address, (response) => response.json());
 export const arrays = (address) => once(address, async (response) => unpack(await response.arrayBuffer()));
 export const post = async (address, body) => (await ask(address, { method: "POST", body })).json();
 
-// A header's length, the header as JSON, then float32 arrays: see serialization.py.
+// Decode the header's length, the header as JSON, then float32 arrays: see serialization.py.
 export function unpack(buffer) {
   const length = new DataView(buffer).getUint32(0, true);
   const about = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
@@ -45,7 +45,7 @@ export function unpack(buffer) {
   return about;
 }
 
-// Of a safetensors file only what may matter here travels: tables of positions and encoders, not the model.
+// Upload only the position tables and encoders of a safetensors file, not the whole model.
 export async function slimSafetensors(file) {
   const head = new DataView(await file.slice(0, 8).arrayBuffer());
   const length = head.byteLength === 8 ? Number(head.getBigUint64(0, true)) : Infinity;

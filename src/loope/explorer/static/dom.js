@@ -1,4 +1,4 @@
-// Elements in one line each: h("div.card", {onclick}, "text", child).
+// Create an element: h("div.card", {onclick}, "text", child).
 export function h(name, props = {}, ...children) {
   const [tag, ...classes] = name.split(".");
   const element = document.createElement(tag || "div");
@@ -26,12 +26,12 @@ function option(each) {
   return h("option", { value }, text);
 }
 
-// A label above its control.
+// Put a label above a control.
 export function field(label, control) {
   return h("label.field", {}, h("span", {}, label), control);
 }
 
-// What goes wrong with a file is told in `message`.
+// Build a file picker; errors are shown in `message`.
 export function filePicker(label, accept, message, take) {
   const chosen = async () => {
     try {
@@ -44,7 +44,7 @@ export function filePicker(label, accept, message, take) {
   return h("label.button", {}, label, input);
 }
 
-// Grids are typed; known ones are offered. Without a server only those can be chosen.
+// Build the grid control: a text field with suggestions, or without a server a list of the exported grids.
 export function gridControl(catalog, value, onchange) {
   if (!catalog.free) return field("grid", select("grid", catalog.grids, value, onchange));
   const list = h(
@@ -73,7 +73,7 @@ export function readGrid(text) {
   return match && [Number(match[1]), Number(match[2] ?? match[1])];
 }
 
-// The grid of an address, if it can be shown here; any grid can where there is a server.
+// Parse the grid of an address; without a server only the exported grids are valid.
 export function offeredGrid({ free, grids }, text, usual) {
   const given = text && readGrid(text);
   return given && (free || grids.includes(given.join("x"))) ? given : readGrid(usual);
@@ -82,7 +82,7 @@ export function offeredGrid({ free, grids }, text, usual) {
 export const number = (value, digits = 4) =>
   value == null ? "–" : (value + 0).toFixed(digits).replace(/^-(0\.?0*)$/, "$1");
 
-// What a screen reader says; the page shows it elsewhere.
+// Announce a text to screen readers; it is visible elsewhere on the page.
 export function say(text) {
   document.getElementById("live").textContent = text;
 }
@@ -91,18 +91,18 @@ export function problem(error) {
   return h("p.problem", { role: "alert" }, error.message);
 }
 
-// What a view is about, and how to use it.
+// Describe a view and how to use it.
 export function lede(title, hint) {
   return h("div.lede", {}, h("h1", {}, title), h("p.hint", {}, hint));
 }
 
-// What stands where something will be.
+// Placeholder while something loads.
 export function waiting(text) {
   return h("span.waits", { role: "status" }, h("span.spinner", { "aria-hidden": true }), text);
 }
 
-// Where everything is made anew, whoever uses the keyboard stays at the control it was at: in the same card, the one
-// of that name, or else at that place. A card whose control is gone is gone back to at its start.
+// Rebuild a part of the page and keep the keyboard focus: on the control of the same name in the same card, else on
+// the control at the same index, else on the card's first control.
 export function keepFocus(root, renew) {
   const cards = () => [...root.querySelectorAll(".card")];
   const controls = (part) => [...part.querySelectorAll("select, input, button, canvas[tabindex]")];

@@ -1,4 +1,4 @@
-// Three-Cell's drawing: the cells, what the chosen question is about, and where the model would be wrong.
+// Draw Three-Cell: the cells, the geometry of the selected question, and where the model would be wrong.
 import { font } from "./colours.js";
 
 const PAINT = ["#ff3b30", "#2fd158", "#3d7bff"];
@@ -50,7 +50,7 @@ const QUESTIONS = {
   vector_sum(map, ends, thin, { sum: [x, y] }) {
     const centre = [map.canvas.width / 2, map.canvas.height / 2];
     for (const end of ends) map.line([centre, end], "#ffffff80", thin, [thin * 2, thin * 3]);
-    // The sum is doubled, so that it is whole; y points up.
+    // The sum is doubled to stay an integer; y points up.
     map.arrow(centre, [centre[0] + (x / 2) * map.size, centre[1] - (y / 2) * map.size], "#ffd166", thin * 2);
     map.dot(...centre, thin * 2, "#fff");
   },

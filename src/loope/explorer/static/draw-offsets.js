@@ -1,4 +1,4 @@
-// The drawings of LOOPE on an image: moves along the curve, X_C as a map, and X_C along the curve.
+// Draw LOOPE on an image: shifts along the curve, X_C as a map, and X_C along the curve.
 import { scale, themed } from "./colours.js";
 
 const LINK = "#ffe14d";

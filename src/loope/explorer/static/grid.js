@@ -1,4 +1,4 @@
-// A canvas of cells: crisp at every size, followed by pointer and arrow keys.
+// A canvas of cells: sharp at every size, with pointer and arrow keys.
 import { h } from "./dom.js";
 
 const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
@@ -24,7 +24,7 @@ export class GridCanvas {
     this.fit();
   }
 
-  // Cells are whole device pixels wide, so that their edges are sharp; tall grids are not wider than they may be high.
+  // Cells are whole device pixels wide, so that their edges are sharp; tall grids are limited in height.
   fit() {
     const room = this.element.clientWidth * devicePixelRatio;
     if (!room) return;
@@ -37,7 +37,7 @@ export class GridCanvas {
     this.paint();
   }
 
-  // What is drawn from now on: a function of this canvas, called again when the size changes.
+  // Set the drawing function; it is called again when the size changes.
   show(draw) {
     this.draw = draw;
     this.paint();
@@ -60,7 +60,7 @@ export class GridCanvas {
     }
   }
 
-  // What stays the same while marks move: painted once for each size, then copied.
+  // Paint the static background once per size and copy it while marks move.
   keep(paint) {
     if (this.kept?.width !== this.canvas.width || this.kept.height !== this.canvas.height) {
       paint();
@@ -69,12 +69,12 @@ export class GridCanvas {
     } else this.context.drawImage(this.kept, 0, 0);
   }
 
-  // The middle of a cell, in device pixels.
+  // Return the centre of a cell, in device pixels.
   centre(cell) {
     return [((cell % this.columns) + 0.5) * this.size, (Math.floor(cell / this.columns) + 0.5) * this.size];
   }
 
-  // A ring around a cell that shows on every colour.
+  // Draw a ring around a cell, visible on every colour.
   mark(cell, strong = true) {
     const { context, size } = this,
       line = Math.max(1, Math.min(size / 9, 2 * devicePixelRatio));

@@ -1,4 +1,4 @@
-// Pictures: drawn ones, the same every time, and the visitor's own. An image is {name, bitmap, blob()}.
+// Images: built-in drawings and the visitor's files. An image is {name, bitmap, blob()}.
 function scene(context, side) {
   const sky = context.createLinearGradient(0, 0, 0, side);
   sky.addColorStop(0, "#20356b");

@@ -1,4 +1,4 @@
-// The page: which view is shown, and what is in its address.
+// The page: selects the view and keeps its state in the address.
 import { csvBlob, download, pngBlob, showCode } from "./actions.js";
 import { Compare } from "./compare.js";
 import { json } from "./data.js";
@@ -13,7 +13,7 @@ const root = document.getElementById("view"),
 const views = {};
 let current = null;
 
-// "#compare?grid=14x14&e=gilbert": the address says all that is shown.
+// "#compare?grid=14x14&e=gilbert": the address holds the whole state.
 function address() {
   const [name, query = ""] = location.hash.slice(1).split("?");
   return { name: name in VIEWS ? name : "compare", params: new URLSearchParams(query) };
@@ -51,14 +51,14 @@ async function start() {
     return root.replaceChildren(problem(error));
   }
   const file = (ending) => `loope-${current}.${ending}`;
-  // Before something is drawn, there is nothing to take along.
+  // Nothing can be exported before something is drawn.
   const button = (text, take) => h("button", { type: "button", onclick: () => root.dataset.ready && take() }, text);
   document.getElementById("actions").append(
     button("Copy as Python", () => showCode(views[current].python())),
     button("PNG", async () => download(file("png"), await pngBlob(views[current].pictures()))),
     button("CSV", () => download(file("csv"), csvBlob(views[current].csv()))),
   );
-  document.querySelector(".skip").onclick = (event) => (event.preventDefault(), root.focus()); // the address is the view's
+  document.querySelector(".skip").onclick = (event) => (event.preventDefault(), root.focus()); // keep the address, which belongs to the view
   addEventListener("hashchange", open);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", open);
   open();

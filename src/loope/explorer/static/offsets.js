@@ -1,4 +1,4 @@
-// LOOPE on my image: X_C as a map, how far each patch moves along the curve, and who changes places.
+// LOOPE on my image: X_C as a map, how far each patch moves along the curve, and which patches change places.
 import { legend } from "./colours.js";
 import { post, slimSafetensors } from "./data.js";
 import { field, filePicker, gridControl, h, keepFocus, lede, number, problem, readGrid, say, select } from "./dom.js";
@@ -146,7 +146,7 @@ export class Offsets {
       query = `checkpoint=${this.checkpoint}&pixels=${this.pixels}${grid}`;
     try {
       const data = await post(`api/offsets.json?${query}`, await this.image.blob());
-      if (asked !== this.asked) return; // something else was chosen meanwhile
+      if (asked !== this.asked) return; // the selection has changed since
       this.message.replaceChildren();
       this.take(data);
       this.root.dataset.ready = "loope";

@@ -61,7 +61,7 @@ export class Orders {
     this.slider = h("input", {
       type: "range",
       min: 0,
-      max: this.at, // until the curve is there
+      max: this.at, // until the curve is loaded
       value: this.at,
       ariaLabel: "position on the curve",
       oninput: () => this.walk(this.slider.valueAsNumber),
@@ -119,7 +119,7 @@ export class Orders {
     delete this.root.dataset.ready;
     try {
       const orders = await Promise.all(names.map((name) => json(`api/order/${name}/${grid.join("x")}.json`)));
-      if (String([grid, names]) !== String([this.grid, this.names])) return; // something else was chosen meanwhile
+      if (String([grid, names]) !== String([this.grid, this.names])) return; // the selection has changed since
       this.panels.forEach((panel, side) => {
         panel.index = orders[side].index;
         panel.path = Array(panel.index.length);

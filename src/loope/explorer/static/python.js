@@ -1,4 +1,4 @@
-// "Copy as Python": what the page shows, as a script that prints the same numbers.
+// "Copy as Python": a script that prints the numbers that the page shows.
 const tuple = (values) => `(${values.join(", ")})`;
 const literal = (text) => (Number.isFinite(Number(text)) && text !== "" ? text : JSON.stringify(text));
 

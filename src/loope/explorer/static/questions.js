@@ -1,4 +1,4 @@
-// The four questions of Three-Cell in whole numbers, as loope.three_cell.questions has them; a test compares all.
+// The four questions of Three-Cell in integers, as in loope.three_cell.questions; a test compares all answers.
 // cells: [row, column] of red, green, blue. grid: [height, width].
 export function answer(cells, grid) {
   const [[redRow, redColumn], [greenRow, greenColumn], [blueRow, blueColumn]] = cells,
@@ -7,10 +7,10 @@ export function answer(cells, grid) {
     blue = [blueColumn - redColumn, redRow - blueRow]; // x, y up
   const lengths = [green, blue].map(([x, y]) => x * x + y * y);
   const turn = green[0] * blue[1] - green[1] * blue[0];
-  // Twice the trapezoid under a segment: its width times the sum of its heights, which is whole.
+  // Twice the area of the trapezoid under a segment: its width times the sum of its heights, an integer.
   const heights = [greenRow, blueRow].map((row) => 2 * height - 1 - redRow - row);
   const shadows = [Math.abs(green[0]) * heights[0], Math.abs(blue[0]) * heights[1]];
-  // Twice the sum of the vectors from the centre.
+  // Twice the sum of the vectors from the centre, an integer.
   const sum = [
     2 * (redColumn + greenColumn + blueColumn) - 3 * (width - 1),
     3 * (height - 1) - 2 * (redRow + greenRow + blueRow),
@@ -29,7 +29,7 @@ export function answer(cells, grid) {
 
 export const TASKS = { distance: [0, 1], orientation: [2], area: [3, 4], vector_sum: [5] };
 
-// How each answer comes about, with its numbers.
+// Explain each answer with its numbers.
 export function explain(told, [height, width]) {
   const { green, blue, lengths, turn, heights, shadows, sum } = told,
     half = (value) => value / 2;

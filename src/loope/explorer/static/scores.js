@@ -1,4 +1,4 @@
-// PESI of each card: numbers with their ceilings, and how each centre scores.
+// PESI of each card: scores with their ceilings, and a map of the score of each centre.
 import { extent, scale } from "./colours.js";
 import { h, number } from "./dom.js";
 import { GridCanvas } from "./grid.js";
@@ -20,7 +20,7 @@ export function scoreCard(cards, grid, on) {
   const shown = cards.filter(({ data }) => data);
   const minis = [];
   for (const [key, , colours] of MAPS) {
-    // One scale for all cards, up to the most there can be.
+    // One scale for all cards, up to the maximum.
     const [least, most] = extent(...shown.map(({ data }) => data[key]));
     const top = { m_u: 2, m_d: shown[0]?.data.scores.m_d_ceiling }[key] ?? most;
     for (const card of shown)
@@ -97,7 +97,7 @@ function row(help, name, value, beside = "", bar = "") {
 
 const share = (score) => `${100 * Math.max(0, score - 1)}%`;
 
-// From 1, all alike, to 2, with a tick at the ceiling.
+// A bar from 1 (all similarities equal) to 2, with a tick at the ceiling.
 function meter(value, ceiling) {
   const bar = h("span.meter", { "aria-hidden": true }, h("i"));
   bar.firstChild.style.width = share(value);

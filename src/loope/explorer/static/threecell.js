@@ -1,4 +1,4 @@
-// Three-Cell: drag three cells, see four answers, and what a small model says.
+// Three-Cell: drag three cells; see the four answers and those of a small model.
 import { json } from "./data.js";
 import { gridControl, h, lede, offeredGrid, say } from "./dom.js";
 import { drawCells } from "./draw-cells.js";
@@ -178,7 +178,7 @@ export class ThreeCell {
       const said = reason
         ? null
         : await json(`api/three-cell/${this.catalog.colours[this.moving]}/${this.cells.flat().join("-")}.json`);
-      if (key !== String([this.cells, this.moving])) return; // moved on meanwhile
+      if (key !== String([this.cells, this.moving])) return; // the cells have moved since
       this.model = said;
     } catch (error) {
       this.note.textContent = error.message;
@@ -198,7 +198,7 @@ export class ThreeCell {
     this.root.dataset.ready = "three-cell";
   }
 
-  // How sure of all of a question's bits.
+  // The model's confidence in its answer to a question, all bits together.
   sure(task) {
     const chance = TASKS[task]
       .map((bit) => 1 / (1 + Math.exp(-Math.abs(this.model.logits[bit]))))

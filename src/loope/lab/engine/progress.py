@@ -1,7 +1,4 @@
-"""Show the progress of a run on stderr: bars on a terminal, plain lines elsewhere.
-
-A run in a separate process reports its progress through a file instead.
-"""
+"""Report the progress of a run: as lines on stderr, or in a file that another process watches."""
 
 from __future__ import annotations
 
@@ -14,9 +11,6 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from loope.core.files import write_atomic
 
@@ -51,11 +45,8 @@ class Display:
     def show(self, state: State) -> None:
         """Update after a step, or after an epoch and its evaluation."""
 
-    def __enter__(self) -> Display:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        pass
+    def close(self) -> None:
+        """Remove what is of no use after the run."""
 
     def done(self, state: State) -> int:
         """Return the total number of steps taken."""
@@ -81,7 +72,7 @@ class Display:
 
 
 class Lines(Display):
-    """Print plain lines, for files and pipes."""
+    """Print lines on stderr."""
 
     _last = 0.0
 
@@ -95,36 +86,6 @@ class Lines(Display):
         if not state.step:
             place = f"epoch {state.epoch}/{self.epochs} done"
         print(f"{self.name}  {place}  {self.scores(state)}  {self.left(state)}", file=sys.stderr, flush=True)
-
-
-class Bars(Display):
-    """Show two bars: the run and its current epoch."""
-
-    def __init__(self, name: str, epochs: int, steps: int, images: int, headline: str, state: State):
-        super().__init__(name, epochs, steps, images, headline, state)
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[told]}"),
-        )
-        self._bars = Progress(*columns, console=Console(stderr=True))
-        self._run = self._bars.add_task(name, total=epochs * steps, completed=self._before, told="")
-        self._epoch = self._bars.add_task("", total=steps, told="")
-
-    def __enter__(self) -> Bars:
-        self._bars.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._bars.stop()
-
-    def show(self, state: State) -> None:
-        """Update both bars."""
-        self._bars.update(self._run, completed=self.done(state), told=self.left(state))
-        number = min(state.epoch + 1, self.epochs)
-        description = f"epoch {number}/{self.epochs}"
-        self._bars.update(self._epoch, completed=state.step, description=description, told=self.scores(state))
 
 
 class Told(NamedTuple):
@@ -154,7 +115,8 @@ class ProgressFile(Display):
         with suppress(OSError):  # a full disk must not stop the run
             write_atomic(self.file, json.dumps(told._asdict()), durable=False)
 
-    def __exit__(self, *error: object) -> None:
+    def close(self) -> None:
+        """Remove the file."""
         with suppress(OSError):
             self.file.unlink()
 
@@ -168,9 +130,7 @@ def read_progress(file: Path) -> Told | None:
 
 
 def display_class(wanted: bool | Path) -> Callable[..., Display]:
-    """Choose the display: a file if a path is given, bars on a terminal, lines elsewhere, nothing for False."""
+    """Choose the display: a file if a path is given, lines for True, nothing for False."""
     if isinstance(wanted, Path):
         return partial(ProgressFile, file=wanted)
-    if not wanted:
-        return Display
-    return Bars if sys.stderr.isatty() else Lines
+    return Lines if wanted else Display

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from loope.core.errors import one_of, require
 from loope.core.grid import as_positive, as_size
@@ -88,7 +87,3 @@ class Recipe:
         if self.layer_decay is not None:
             decay = as_positive(self.layer_decay, "layer_decay")
             require(decay <= 1, f"`layer_decay` must be at most 1, got {decay:g}; 0.75 is usual.")
-
-    def to_json(self) -> dict[str, Any]:
-        """Return all fields by name."""
-        return asdict(self)

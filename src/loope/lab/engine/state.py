@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -53,10 +53,6 @@ class State:
         self.epoch, self.step, self.loss = self.epoch + 1, 0, 0.0
         if self.best is None or _rank(metrics[headline]) > _rank(self.best["metrics"][headline]):
             self.best = {"epoch": self.epoch, "metrics": metrics, "checkpoint": self.name}
-
-    def to_json(self) -> dict[str, Any]:
-        """Return all fields by name."""
-        return asdict(self)
 
 
 def _rank(score: float) -> float:

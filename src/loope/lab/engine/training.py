@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ def train(
             epoch ends with a checkpoint.
         checkpoint_steps: also write a checkpoint every `checkpoint_steps` steps of an epoch.
         trackers: "tensorboard", "wandb", "mlflow" or "trackio"; by default TensorBoard, if installed.
-        progress: show bars, or lines without a terminal; or a file that another process reads.
+        progress: print lines on stderr; or a file that another process reads.
 
     Raises:
         Interrupted: after Ctrl-C or SIGTERM, once the step is finished and saved.
@@ -79,7 +80,7 @@ def train(
 
     def begin() -> tuple[Saved | None, dict[str, Any]]:
         identity = {
-            "recipe": recipe.to_json(),
+            "recipe": asdict(recipe),
             "seed": seed,
             "training samples": train_source.samples,
             "validation samples": valid_source.samples,
@@ -120,10 +121,10 @@ def train(
         )
         if saved:
             loop.restore(saved)
-        settings = {**recipe.to_json(), "seed": seed}
+        settings = {**asdict(recipe), "seed": seed}
         tracking.begin(distributed.accelerator, name or folder.name, folder / "trackers", settings, loop.done)
         stack.callback(tracking.end, distributed.accelerator)
-        stack.enter_context(display)
+        stack.callback(display.close)
         loop.run()
         return _result(distributed, checkpoints, state, steps, images)
 

@@ -24,12 +24,10 @@ def rows(results: dict[str, dict[str, Any]]) -> list[list[str]]:
         metrics = result["metrics"]
         accuracies = [f"{metrics[key]:.1%}" for key in QUESTIONS]
         pesi = [f"{metrics[key]:.3f}" if key in metrics else "—" for key in ("pesi_m_u", "pesi_m_d")]
-        made.append([name, *accuracies, *pesi, f"{result['parameters']['encoder']:,}", _speed(result)])
+        made.append(
+            [name, *accuracies, *pesi, f"{result['parameters']['encoder']:,}", f"{result['images_per_second']:,.0f}"]
+        )
     return made
-
-
-def _speed(result: dict[str, Any]) -> str:
-    return f"{result['images_per_second']:,.0f}"
 
 
 def write_report(runs: list[Run], results: dict[str, dict[str, Any]], out: Path, smoke: bool) -> Path:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from loope.lab.experiments.results import Results
-from loope.lab.experiments.results_table import collect
 from loope.lab.experiments.segmentation import labels_of
 from loope.lab.experiments.table import Entry, Table
 from loope.lab.reports.figures import clouds, intervals, learning_curves, lines, scatter
@@ -32,7 +31,7 @@ def scores(table: Table, preset: str, seeds: Sequence[int], results: Results) ->
     column = table.columns[-1]
     found = {
         row: (column.scale * line[column.head].mean, column.scale * line[column.head].half)
-        for row, line in collect(table, preset, seeds, results).items()
+        for row, line in results.means(table, preset, seeds).items()
         if column.head in line
     }
     published = {row: table.published.get(row, {}).get(column.head) for row in found}
@@ -67,7 +66,7 @@ def trend(table: Table, preset: str, seeds: Sequence[int], results: Results) -> 
     """Draw M_D against the number of directions."""
     found = {
         row: [(float(head.split(" = ")[1]), mean.mean) for head, mean in line.items() if head.startswith("N = ")]
-        for row, line in collect(table, preset, seeds, results).items()
+        for row, line in results.means(table, preset, seeds).items()
     }
     return lines(found, "directions N", "M_D") if found else None
 
@@ -76,7 +75,7 @@ def alignment(table: Table, preset: str, seeds: Sequence[int], results: Results)
     """Draw distance accuracy against M_U."""
     found = {
         row: (line["M_U"].mean, 100 * line["Distance"].mean)
-        for row, line in collect(table, preset, seeds, results).items()
+        for row, line in results.means(table, preset, seeds).items()
         if "M_U" in line and "Distance" in line
     }
     return scatter(found, "M_U after training", "distance accuracy, %") if found else None

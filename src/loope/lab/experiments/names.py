@@ -25,6 +25,7 @@ BEYOND = {
     "RoPE mixed": "rope_mixed",
     "ALiBi 2D": "alibi2d",
 }
+ALL_ENCODERS = {**ENCODERS, **BEYOND}
 
 # The paper names families and, for CaiT and Cross-ViT, no size: these are our choice. CrossViT at 240 px mixes
 # patches of 12 and 16 pixels, as the paper says. All are pretrained on ImageNet-1k.

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
 
 from loope.core import hub
-from loope.core.errors import LoopeError
+from loope.core.errors import LoopeError, require
 from loope.core.packages import require_packages
 from loope.lab.engine.tracking import chosen
 from loope.lab.experiments.settings import Settings
 from loope.lab.experiments.spec import Run
 
-MADE_HERE = ("three_cell", "fake", "fake_segmentation")  # computed data
-ENGINE = ("accelerate", "timm", "torchmetrics")
-RESULTS = ("pandas", "safetensors", "scipy")  # to save and show results
+PACKAGES = ("accelerate", "pandas", "safetensors", "scipy", "timm", "torchmetrics", "torchvision")
 
 
 def obstacles(runs: Iterable[Run], settings: Settings) -> dict[Run, str]:
@@ -24,9 +21,14 @@ def obstacles(runs: Iterable[Run], settings: Settings) -> dict[Run, str]:
     """
     looked: dict[object, str | None] = {}
 
-    def once(key: object, look: Callable[[], str | None]) -> str | None:
+    def once(key: object, look: Callable[..., object], *args: object) -> str | None:
+        """Return the message of the `LoopeError` that a check raises, or None."""
         if key not in looked:
-            looked[key] = look()
+            try:
+                look(*args)
+                looked[key] = None
+            except LoopeError as error:
+                looked[key] = str(error)
         return looked[key]
 
     found = {}
@@ -35,54 +37,27 @@ def obstacles(runs: Iterable[Run], settings: Settings) -> dict[Run, str]:
         model = str(run.model.options.get("backbone", run.model.name))
         pretrained = run.model.weights == "pretrained" and (trained or run.encoder.name == "learned")
         cause = (
-            once(("packages", trained, run.data.name), partial(_packages, run))
-            or (once("trackers", partial(_trackers, settings)) if trained else None)
-            or (once(("data", run.data.name), partial(_data, run, settings)) if trained else None)
-            or (once(("weights", model), partial(_weights, model)) if pretrained else None)
+            once("packages", require_packages, "A run", "train", *PACKAGES)
+            or (once("trackers", chosen, settings.trackers) if trained else None)
+            or once(("data", run.data.name, str(run.data.options.get("classes"))), find_data, run, settings)
+            or (once(("weights", model), find_weights, model) if pretrained else None)
         )
         if cause is not None:
             found[run] = cause
     return found
 
 
-def _packages(run: Run) -> str | None:
-    needed = list(RESULTS)
-    if run.recipe is not None:
-        needed += [*ENGINE, *([] if run.data.name == "three_cell" else ["torchvision"])]
-    return _told(partial(require_packages, "A run", "train", *needed))
+def find_data(run: Run, settings: Settings) -> None:
+    """Find the data of a run, without decoding it."""
+    from loope.lab.experiments.runner import create_experiment  # needs the packages, which are checked first
+
+    create_experiment(run, settings).find_data()
 
 
-def _trackers(settings: Settings) -> str | None:
-    return _told(partial(chosen, settings.trackers))
-
-
-def _data(run: Run, settings: Settings) -> str | None:
-    """Find the data set as a run does, without decoding images. Imports here need the packages checked before."""
-    name = run.data.name
-    if name in MADE_HERE:
-        return None
-    if name in ("camvid", "cityscapes"):
-        from loope.lab.experiments.segmentation import PARTS
-
-        return _told(partial(PARTS[name], run, settings))
-    from loope.lab.data.catalog import load_images
-
-    return _told(partial(load_images, name, settings.data, download=settings.download, classes=settings.classes))
-
-
-def _weights(model: str) -> str | None:
+def find_weights(model: str) -> None:
+    """Find the pretrained weights of a model, in a file or on the hub."""
     from loope.lab.experiments.timm_models import local_weights, where_to_put
 
-    if local_weights(model) is not None:
-        return None
-    why = hub.missing_weights(model)
-    return None if why is None else f"The pretrained weights of {model!r} cannot be had: {why}; {where_to_put(model)}."
-
-
-def _told(look: Callable[[], object]) -> str | None:
-    """Return the message of a `LoopeError`, or None."""
-    try:
-        look()
-    except LoopeError as error:
-        return str(error)
-    return None
+    if local_weights(model) is None:
+        why = hub.missing_weights(model)
+        require(why is None, f"The pretrained weights of {model!r} cannot be had: {why}; {where_to_put(model)}.")

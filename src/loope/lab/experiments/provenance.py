@@ -6,7 +6,7 @@ import os
 import platform
 import subprocess
 import time
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -20,22 +20,13 @@ PACKAGES = ("torch", "timm", "torchvision", "accelerate", "torchmetrics")
 def provenance(began: float) -> dict[str, Any]:
     """Return the provenance as plain data. `seconds` covers only the last session of a resumed run."""
     return {
-        "versions": {"loope": loope.__version__, "python": platform.python_version(), **_versions()},
+        "versions": {"loope": loope.__version__, "python": platform.python_version()}
+        | {name: version(name) for name in PACKAGES},
         "commit": _commit(),
         "machine": _machine(),
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "seconds": round(time.time() - began, 1),
     }
-
-
-def _versions() -> dict[str, str]:
-    found = {}
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "not installed"
-    return found
 
 
 def _commit() -> str | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from loope.lab.experiments.spec import Run
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from loope.lab.experiments.statistics import Mean
     from loope.lab.experiments.table import Entry, Table
 
 SPEC, RESULT, FAILED, PROGRESS = "spec.json", "run.json", "failed.json", "progress.json"
@@ -78,10 +79,6 @@ def _read(file: Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _nothing(run: Run) -> None:
-    return None
-
-
 @dataclass(frozen=True)
 class Results:
     """Results of finished runs, the single access point for tables, figures and studies.
@@ -92,7 +89,7 @@ class Results:
     """
 
     result: Callable[[Run], dict[str, Any] | None]
-    tensors: Callable[[Run], dict[str, Any] | None] = field(default=_nothing)
+    tensors: Callable[[Run], dict[str, Any] | None]
 
     @classmethod
     def in_folder(cls, out: Path) -> Results:
@@ -105,11 +102,6 @@ class Results:
             return dict(load_file(file)) if file.exists() else None
 
         return cls(lambda run: read_result(folder_of(run, out)), tensors)
-
-    @classmethod
-    def of(cls, results: Mapping[str, dict[str, Any]]) -> Results:
-        """Read results from a mapping by run key."""
-        return cls(lambda run: results.get(run.key))
 
     def of_entry(self, entry: Entry, seeds: Sequence[int]) -> list[dict[str, Any]]:
         """Return the results of an entry's seeds that are done."""
@@ -129,3 +121,12 @@ class Results:
             if metric in result["metrics"]
         ]
         return pd.DataFrame(lines, columns=["row", "column", "seed", "value"])
+
+    def means(self, table: Table, preset: str, seeds: Sequence[int]) -> dict[str, dict[str, Mean]]:
+        """Return row -> column -> our mean, where at least one seed is done."""
+        from loope.lab.experiments.statistics import over_seeds
+
+        found: dict[str, dict[str, Mean]] = {}
+        for (row, column), values in self.frame(table, preset, seeds).groupby(["row", "column"], sort=False)["value"]:
+            found.setdefault(row, {})[column] = over_seeds(values.tolist())
+        return found

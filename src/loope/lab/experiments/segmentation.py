@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import Dataset, Subset
+from torch.utils.data import ConcatDataset, Dataset, Subset
 
 from loope.core.errors import one_of
 from loope.core.seeds import derive
+from loope.lab.data.batches import Source
 from loope.lab.data.segmentation import Augment, CamVid, Cityscapes, SegmentationSource
-from loope.lab.experiments.datasets import RunData
-from loope.lab.experiments.settings import Settings
+from loope.lab.engine.tasks import Scores, Task
+from loope.lab.experiments.experiment import Training
 from loope.lab.experiments.spec import Model, Run
 from loope.lab.experiments.timm_models import create_timm, preparation
 from loope.segmentation import SETR, Segmenter, segmentation_loss
@@ -23,10 +23,11 @@ from loope.segmentation.metric import SegmentationScore
 MODELS: dict[str, type[SETR] | type[Segmenter]] = {"SETR": SETR, "Segmenter": Segmenter}
 AUGMENTS = {"none": None, "scale-crop-flip": Augment()}
 EXAMPLES = 4  # test images kept for figures
+Pairs = Dataset[tuple[Tensor, Tensor]]  # images and masks
 
 
-class Segmentation:
-    """Semantic segmentation task; void pixels are ignored."""
+class PixelClasses:
+    """The task of semantic segmentation; void pixels are ignored."""
 
     headline = "miou"
 
@@ -40,7 +41,7 @@ class Segmentation:
         wide = tuple(each.float() for each in scores) if isinstance(scores, tuple) else scores.float()
         return segmentation_loss(wide, targets, label_smoothing=self.label_smoothing)
 
-    def metrics(self) -> Any:
+    def metrics(self) -> Scores:
         """Create pixel accuracy, mIoU, mDice, MCC and boundary F1."""
         return SegmentationScore(len(self.labels))
 
@@ -62,96 +63,82 @@ class Scenes(Dataset[tuple[Tensor, Tensor]]):
         return image, mask.byte()
 
 
-def segmentation(run: Run, settings: Settings) -> RunData:
-    """Load the splits and the task of a run."""
-    recipe = run.recipe
-    assert recipe is not None  # noqa: S101  (for the type checker: measurements have no data)
-    one_of("augmentation of segmentation", recipe.augment, AUGMENTS)
-    parts, labels = PARTS[run.data.name](run, settings)
-    mean, std = _range(run)
-    common: dict[str, Any] = {
-        "batch_size": recipe.batch_size,
-        "size": run.data.options["image_size"],
-        "mean": mean,
-        "std": std,
-        "seed": run.seed,
-        "workers": 1 if settings.workers is None else settings.workers,
-    }
-    return RunData(
-        train=SegmentationSource(parts["train"], train=True, augment=AUGMENTS[recipe.augment], **common),
-        valid=SegmentationSource(parts["valid"], **common),
-        test=SegmentationSource(parts["test"], **common),
-        task=Segmentation(labels, recipe.label_smoothing),
-        outputs=len(labels),
-        labels=labels,
-    )
+class Segmentation(Training):
+    """Train SETR or Segmenter."""
 
+    def find_data(self) -> None:
+        """Find the images and masks, without decoding them."""
+        _ = self.parts
 
-Parts = dict[str, Dataset[tuple[Tensor, Tensor]]]
+    @cached_property
+    def parts(self) -> dict[str, Pairs]:
+        """The images and masks of each part."""
+        root = self.settings.data
+        if self.run.data.name == "camvid":
+            return {"train": CamVid("train", root), "valid": CamVid("val", root), "test": CamVid("test", root)}
+        if self.run.data.name == "fake_segmentation":
+            data = Scenes(**self.run.data.options)
+            edges = (0, data.size * 6 // 10, data.size * 8 // 10, data.size)
+            parts = (Subset(data, range(*edges[place : place + 2])) for place in range(3))
+            return dict(zip(("train", "valid", "test"), parts, strict=True))
+        # The paper's 80-20 split of the annotated images of Cityscapes; the 20 % serve for validation and test.
+        whole: ConcatDataset[tuple[Tensor, Tensor]] = ConcatDataset(
+            [Cityscapes("train", root), Cityscapes("val", root)]
+        )
+        order = torch.randperm(len(whole), generator=torch.Generator().manual_seed(derive("cityscapes", 0))).tolist()
+        edge = round(0.8 * len(whole))
+        held_out = Subset(whole, sorted(order[edge:]))
+        return {"train": Subset(whole, sorted(order[:edge])), "valid": held_out, "test": held_out}
 
+    @cached_property
+    def labels(self) -> Labels:
+        """The classes, of Cityscapes by their published names."""
+        city = self.run.data.name == "cityscapes"
+        return Cityscapes("train", self.settings.data).labels if city else labels_of(self.run)
 
-def _camvid(run: Run, settings: Settings) -> tuple[Parts, Labels]:
-    train, valid, test = (CamVid(split, settings.data) for split in ("train", "val", "test"))
-    return {"train": train, "valid": valid, "test": test}, train.labels
+    @cached_property
+    def task(self) -> Task:  # type: ignore[override]
+        """Pixel-wise cross entropy and scores."""
+        return PixelClasses(self.labels, self.recipe.label_smoothing)
 
+    def source(self, part: str) -> Source:
+        """Return the batches of a part, normalized as the backbone expects."""
+        one_of("augmentation of segmentation", self.recipe.augment, AUGMENTS)
+        expected = preparation(self.run.model.options["backbone"])
+        return SegmentationSource(
+            self.parts[part],
+            batch_size=self.recipe.batch_size,
+            size=self.run.data.options["image_size"],
+            mean=expected.mean,
+            std=expected.std,
+            seed=self.run.seed,
+            workers=1 if self.settings.workers is None else self.settings.workers,
+            train=part == "train",
+            augment=AUGMENTS[self.recipe.augment] if part == "train" else None,
+        )
 
-def _cityscapes(run: Run, settings: Settings) -> tuple[Parts, Labels]:
-    """Use the paper's 80-20 split of the annotated images; the 20 % serve for validation and test."""
-    train, val = Cityscapes("train", settings.data), Cityscapes("val", settings.data)
-    whole: Dataset[tuple[Tensor, Tensor]] = torch.utils.data.ConcatDataset([train, val])
-    count = len(train) + len(val)
-    order = torch.randperm(count, generator=torch.Generator().manual_seed(derive("cityscapes", 0))).tolist()
-    held_out = Subset(whole, sorted(order[round(0.8 * count) :]))
-    return {
-        "train": Subset(whole, sorted(order[: round(0.8 * count)])),
-        "valid": held_out,
-        "test": held_out,
-    }, train.labels
+    def create_model(self) -> nn.Module:
+        """Create SETR or Segmenter around its backbone."""
+        spec, options = self.run.model, dict(self.run.model.options)
+        backbone_options = dict(options.pop("backbone_options", {}))
+        patch = backbone_options.get("patch_size", 16)
+        # Images are padded to whole patches.
+        size = tuple(-(-length // patch) * patch for length in self.run.data.options["image_size"])
+        backbone = create_timm(
+            Model(name=options.pop("backbone"), options={**backbone_options, "img_size": size}, weights=spec.weights)
+        )
+        return MODELS[spec.name](backbone, self.labels, **options)
 
-
-def _scenes(run: Run, settings: Settings) -> tuple[Parts, Labels]:
-    data = Scenes(**run.data.options)
-    edges = (0, data.size * 6 // 10, data.size * 8 // 10, data.size)
-    ranges = (range(edges[place], edges[place + 1]) for place in range(3))
-    return dict(zip(("train", "valid", "test"), (Subset(data, each) for each in ranges), strict=True)), data.labels
-
-
-PARTS: dict[str, Callable[[Run, Settings], tuple[Parts, Labels]]] = {
-    "camvid": _camvid,
-    "cityscapes": _cityscapes,
-    "fake_segmentation": _scenes,
-}
-
-
-def build_segmentation(spec: Model, labels: Labels, size: tuple[int, int]) -> nn.Module:
-    """Build SETR or Segmenter around its backbone."""
-    options = dict(spec.options)
-    backbone_options = dict(options.pop("backbone_options", {}))
-    patch = backbone_options.get("patch_size", 16)
-    whole = tuple(-(-length // patch) * patch for length in size)  # images are padded to whole patches
-    backbone = create_timm(
-        Model(name=options.pop("backbone"), options={**backbone_options, "img_size": whole}, weights=spec.weights)
-    )
-    return MODELS[spec.name](backbone, labels, **options)
+    @torch.no_grad()
+    def examples(self, model: nn.Module) -> dict[str, Tensor]:
+        """Return test images, `(n, H, W, 3)` uint8, with ground truth and prediction, `(n, H, W)` uint8."""
+        images, truths = (each[:EXAMPLES] for each in next(iter(self.sources["test"].batches(0))))
+        given = model.eval()(images.to(next(model.parameters()).device)).argmax(1).cpu()
+        least, most = images.amin((1, 2, 3), keepdim=True), images.amax((1, 2, 3), keepdim=True)
+        seen = ((images - least) / (most - least) * 255).permute(0, 2, 3, 1)
+        return {"examples": seen.byte().contiguous(), "truths": truths.byte(), "masks": given.byte()}
 
 
 def labels_of(run: Run) -> Labels:
-    """Return the classes of a run's data."""
-    known = {"camvid": CamVid.labels}
-    return known[run.data.name] if run.data.name in known else as_labels(run.data.options.get("classes", 19))
-
-
-@torch.no_grad()
-def keep_examples(model: nn.Module, data: RunData) -> dict[str, Tensor]:
-    """Return test images, `(n, H, W, 3)` uint8, with ground truth and prediction, `(n, H, W)` uint8, for figures."""
-    images, truths = next(iter(data.test.batches(0)))
-    images, truths = images[:EXAMPLES], truths[:EXAMPLES]
-    given = model.eval()(images.to(next(model.parameters()).device)).argmax(1).cpu()
-    least, most = images.amin((1, 2, 3), keepdim=True), images.amax((1, 2, 3), keepdim=True)
-    seen = ((images - least) / (most - least) * 255).permute(0, 2, 3, 1)
-    return {"examples": seen.byte().contiguous(), "truths": truths.byte(), "masks": given.byte()}
-
-
-def _range(run: Run) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    expected = preparation(run.model.options["backbone"])
-    return expected.mean, expected.std
+    """Return the classes of a run's data, without reading it."""
+    return CamVid.labels if run.data.name == "camvid" else as_labels(run.data.options.get("classes", 19))

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
-
-import torch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,22 +12,11 @@ class Settings:
     Args:
         data: folder of the data sets; `LOOPE_DATA` by default.
         download: download missing data sets, if possible.
-        classes: file with the classes of ImageNet-100.
-        skip_bad_images: skip unreadable images.
         workers: data loader workers; None to choose automatically.
         trackers: experiment trackers; None for TensorBoard, if installed.
-        progress: whether a run shows progress bars; otherwise it writes progress to a file in its folder.
     """
 
     data: str | None = None
     download: bool = False
-    classes: str | None = None
-    skip_bad_images: bool = False
     workers: int | None = None
     trackers: tuple[str, ...] | None = None
-    progress: bool = True
-
-    @staticmethod
-    def device() -> Any:
-        """Return the device on which computed batches are made."""
-        return "cuda" if torch.cuda.is_available() else None

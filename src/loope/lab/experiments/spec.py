@@ -1,14 +1,15 @@
 """Specification of a run: model, encoder, data, recipe and seed. Its hash names its folder.
 
-Does not import torch, so that tables can be listed quickly.
+Does not import torch until a key is asked for, so that tables can be listed quickly.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
+import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +17,10 @@ from loope.core.errors import LoopeError, require
 from loope.lab.engine.recipe import Recipe
 
 Options = Mapping[str, Any]
+
+# Part of every key. Raise it if a default of these classes or of `Recipe` changes, or the meaning of a field.
+SCHEMA = 2
+PHOTOGRAPHS = ("pets", "cifar100", "imagenet", "imagenet100")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +59,7 @@ class Encoder:
 
 @dataclass(frozen=True, kw_only=True)
 class Data:
-    """A data set by name, with its options (image size, split, share of it)."""
+    """A data set by name, with its options (image size, split, share, classes, what to do with unreadable images)."""
 
     name: str
     options: Options = field(default_factory=dict)
@@ -79,8 +84,15 @@ class Run:
 
     @property
     def key(self) -> str:
-        """Hash of everything that determines the outcome, 12 hex digits."""
-        return hashlib.sha256(self.to_json().encode()).hexdigest()[:12]
+        """Hash of everything that determines the outcome, 12 hex digits.
+
+        Fields at their default are left out, so that a new field leaves old keys alone. Options of the encoder are
+        filled in, so that a changed default is another run.
+        """
+        options = {**_encoder_defaults(self.encoder.name), **self.encoder.options}
+        full = dataclasses.replace(self, encoder=Encoder(name=self.encoder.name, options=options))
+        text = json.dumps([SCHEMA, _changed_fields(full)], sort_keys=True, default=dict)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     @property
     def name(self) -> str:
@@ -88,7 +100,7 @@ class Run:
         return f"{self.data.name}-{self.model.name}-{self.encoder.name}-s{self.seed}-{self.key}"
 
     def __hash__(self) -> int:
-        return hash(self.key)
+        return hash(self.to_json())
 
     def with_seed(self, seed: int) -> Run:
         """Return the run with another seed."""
@@ -98,8 +110,22 @@ class Run:
         """Return the run with another number of epochs and proportional warmup; measurements are unchanged."""
         if self.recipe is None:
             return self
-        warmup = self.recipe.warmup * epochs / self.recipe.epochs
-        return dataclasses.replace(self, recipe=dataclasses.replace(self.recipe, epochs=epochs, warmup=warmup))
+        return self.with_recipe(epochs=epochs, warmup=self.recipe.warmup * epochs / self.recipe.epochs)
+
+    def with_recipe(self, **changes: Any) -> Run:
+        """Return the run with these fields of its recipe changed."""
+        require(self.recipe is not None, f"A measurement of {self.encoder.name!r} has no recipe.")
+        assert self.recipe is not None  # noqa: S101  (for the type checker)
+        return dataclasses.replace(self, recipe=dataclasses.replace(self.recipe, **changes))
+
+    def with_images(self, classes: Sequence[str] | None, skip_bad_images: bool) -> Run:
+        """Return the run with these classes of ImageNet-100 and bad photographs skipped; other data is unchanged."""
+        options = dict(self.data.options)
+        if classes is not None and self.data.name == "imagenet100":
+            options["classes"] = sorted(classes)
+        if skip_bad_images and self.data.name in PHOTOGRAPHS:
+            options["skip_bad_images"] = True
+        return dataclasses.replace(self, data=Data(name=self.data.name, options=options))
 
     def to_json(self) -> str:
         """Return a line of JSON with sorted keys, the same on every machine."""
@@ -126,3 +152,24 @@ class Run:
             raise LoopeError(
                 f"This is not a run as loope writes it: {error}. Start it anew with `loope run`."
             ) from None
+
+
+def _changed_fields(spec: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass that differ from their defaults, with those of nested ones."""
+    found = {}
+    for each in dataclasses.fields(spec):
+        value = getattr(spec, each.name)
+        default = each.default if each.default_factory is dataclasses.MISSING else each.default_factory()
+        if value != default:
+            found[each.name] = _changed_fields(value) if dataclasses.is_dataclass(value) else value
+    return found
+
+
+def _encoder_defaults(name: str) -> dict[str, Any]:
+    """Return the default options of an encoder; none for "own", or a name that the run itself will report."""
+    from loope.encoders import encoder_class, list_encoders
+
+    if name not in list_encoders():
+        return {}
+    parameters = inspect.signature(encoder_class(name)).parameters.values()
+    return {each.name: each.default for each in parameters if each.default is not each.empty}

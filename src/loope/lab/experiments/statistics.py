@@ -1,9 +1,12 @@
 """Means over seeds with their intervals, paired tests and rank correlations."""
 
+from __future__ import annotations
+
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from pandas import Series
 from scipy import stats
 
 from loope.core.errors import require
@@ -52,17 +55,17 @@ class Difference(NamedTuple):
     p: float
 
 
-def paired(ones: Mapping[int, float], others: Mapping[int, float]) -> Difference:
+def paired(ones: Series[float], others: Series[float]) -> Difference:
     """Compare two encoders over the seeds that both have; runs of one seed share the order of batches.
 
     Examples:
-        >>> found = paired({0: 0.93, 1: 0.95, 2: 0.94}, {0: 0.90, 1: 0.91, 2: 0.92, 3: 0.99})
+        >>> found = paired(Series([0.93, 0.95, 0.94]), Series([0.90, 0.91, 0.92, 0.99]))
         >>> round(found.mean, 3), round(found.half, 3), found.n, round(found.p, 3)
         (0.03, 0.025, 3, 0.035)
     """
-    seeds = sorted(ones.keys() & others.keys())
-    require(bool(seeds), "No seed has both runs: there is no difference to test.")
-    differences = [ones[seed] - others[seed] for seed in seeds]
+    ones, others = ones.align(others, join="inner")
+    differences = ones - others
+    require(len(differences) > 0, "No seed has both runs: there is no difference to test.")
     found = over_seeds(differences)
     if math.isnan(found.half):
         return Difference(*found, math.nan)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 
@@ -114,6 +114,19 @@ class Table:
             name=f"{self.name}-{epochs}-epochs",
             entries=lambda preset: [replace(each, run=each.run.with_epochs(epochs)) for each in self.entries(preset)],
         )
+
+    def with_images(self, classes: Sequence[str] | None, skip_bad_images: bool) -> Table:
+        """Return the table with other photographs; see `Run.with_images`. A class list needs runs that use it."""
+
+        def entries(preset: str) -> list[Entry]:
+            found = self.entries(preset)
+            require(
+                classes is None or any(each.run.data.name == "imagenet100" for each in found),
+                f"No run of {self.name} ({preset}) is on ImageNet-100; leave out --classes, or name another table.",
+            )
+            return [replace(each, run=each.run.with_images(classes, skip_bad_images)) for each in found]
+
+        return replace(self, entries=entries)
 
     def narrowed(self, *only: str) -> Table:
         """Return the table with only the entries that match a pattern; unchanged without patterns.

@@ -10,7 +10,7 @@ Cost: that of Table 4.
 
 import math
 
-from loope.lab.experiments.names import BEYOND, ENCODERS
+from loope.lab.experiments.names import ALL_ENCODERS
 from loope.lab.experiments.presets import three_cell_run
 from loope.lab.experiments.table import Column, Derived, Entry, Table, Values
 from loope.lab.experiments.tables import table4, table5
@@ -32,9 +32,8 @@ CORRELATION = "Rank correlation"
 
 def entries(preset: str) -> list[Entry]:
     """Return the Table 4 run of each encoder except No PE."""
-    known = {**ENCODERS, **BEYOND}
-    rows = [*PUBLISHED, *(row for row in known if row not in PUBLISHED and row != "No PE")]
-    return [Entry(row=row, run=three_cell_run(preset, known[row]), cells=METRICS) for row in rows]
+    rows = [*PUBLISHED, *(row for row in ALL_ENCODERS if row not in PUBLISHED and row != "No PE")]
+    return [Entry(row=row, run=three_cell_run(preset, ALL_ENCODERS[row]), cells=METRICS) for row in rows]
 
 
 def correlations(numbers: Values, preset: str) -> Values:

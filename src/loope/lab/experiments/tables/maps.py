@@ -7,7 +7,7 @@ Cost: seconds.
     loope run maps --preset paper && loope report maps --format html
 """
 
-from loope.lab.experiments.names import BEYOND, ENCODERS
+from loope.lab.experiments.names import ALL_ENCODERS
 from loope.lab.experiments.presets import measured
 from loope.lab.experiments.table import Column, Entry, Table
 
@@ -17,8 +17,7 @@ METRICS = {"M_U": "m_u", "M_D": "m_d"}
 
 def entries(preset: str) -> list[Entry]:
     """Return a measurement for each encoder, which keeps its similarity matrix."""
-    known = {**ENCODERS, **BEYOND}
-    return [Entry(row=row, run=measured(preset, known[row]), cells=METRICS) for row in ROWS]
+    return [Entry(row=row, run=measured(preset, ALL_ENCODERS[row]), cells=METRICS) for row in ROWS]
 
 
 TABLE = Table(

@@ -6,8 +6,6 @@ Cost: 10 runs; docs/scaling.md. On a laptop, small models on a few images a clas
     loope run scratch --preset paper
 """
 
-import dataclasses
-
 from loope.lab.experiments.names import ENCODERS
 from loope.lab.experiments.presets import image_run
 from loope.lab.experiments.spec import Run
@@ -37,8 +35,7 @@ def entries(preset: str) -> list[Entry]:
 
 def _run(preset: str, model: str, encoder: str) -> Run:
     run = image_run(preset, model, "ImageNet-100", encoder, scratch=True)
-    assert run.recipe is not None  # noqa: S101  (for the type checker: image runs are trained)
-    return dataclasses.replace(run, recipe=dataclasses.replace(run.recipe, epochs=EPOCHS)) if preset == "paper" else run
+    return run.with_recipe(epochs=EPOCHS) if preset == "paper" else run
 
 
 TABLE = Table(

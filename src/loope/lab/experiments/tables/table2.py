@@ -7,7 +7,7 @@ Cost: 21 published runs of 150 epochs; docs/scaling.md. On a laptop 16 minutes a
     loope run table2 --preset laptop --only "*Oxford*"
 """
 
-from loope.lab.experiments.names import BEYOND, ENCODERS
+from loope.lab.experiments.names import ALL_ENCODERS, BEYOND
 from loope.lab.experiments.presets import image_run
 from loope.lab.experiments.spec import Options
 from loope.lab.experiments.table import Entry, Table, percent
@@ -28,7 +28,7 @@ PUBLISHED = {
 def entries(preset: str) -> list[Entry]:
     """Return a run for each encoder and data set. The laptop's pretrained model is ViT-Tiny, as in its Table 1."""
     model = "ViT-Base" if preset == "laptop" else "DeiT-Base"
-    rows: dict[str, tuple[str, Options]] = {row: ({**ENCODERS, **BEYOND}[row], {}) for row in (*PUBLISHED, *BEYOND)}
+    rows: dict[str, tuple[str, Options]] = {row: (ALL_ENCODERS[row], {}) for row in (*PUBLISHED, *BEYOND)}
     if preset == "laptop":
         rows |= EARLIER
     return [

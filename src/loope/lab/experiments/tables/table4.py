@@ -7,7 +7,7 @@ Cost: 150 epochs of 8,000 images a run; docs/scaling.md. On a laptop a ViT of wi
     loope run table4 --preset laptop --seeds 0,1,2
 """
 
-from loope.lab.experiments.names import BEYOND, ENCODERS
+from loope.lab.experiments.names import ALL_ENCODERS
 from loope.lab.experiments.presets import three_cell_cnn, three_cell_run
 from loope.lab.experiments.spec import Options
 from loope.lab.experiments.table import Entry, Table, percent
@@ -47,12 +47,11 @@ def entries(preset: str) -> list[Entry]:
     """Return a run for each network and encoder."""
     chosen = {SMALL_CNN: CNNS["ResNet-50"]} if preset == "laptop" else CNNS
     cnns = [Entry(row=row, run=three_cell_cnn(preset, *names), cells=METRICS) for row, names in chosen.items()]
-    known = {**ENCODERS, **BEYOND}
-    rows = [Entry(row=row, run=three_cell_run(preset, name), cells=METRICS) for row, name in known.items()]
+    rows = [Entry(row=row, run=three_cell_run(preset, name), cells=METRICS) for row, name in ALL_ENCODERS.items()]
     if preset == "laptop":
         rows += [Entry(row=row, run=three_cell_run(preset, *chosen), cells=METRICS) for row, chosen in EARLIER.items()]
         rows += [
-            Entry(row=f"{row}, 14x14", run=three_cell_run(preset, known[row], grid=14), cells=METRICS)
+            Entry(row=f"{row}, 14x14", run=three_cell_run(preset, ALL_ENCODERS[row], grid=14), cells=METRICS)
             for row in LARGE_GRID
         ]
     return cnns + rows

@@ -7,7 +7,7 @@ that the paper leaves out. Cost: seconds.
     loope run table5 --preset paper
 """
 
-from loope.lab.experiments.names import BEYOND, ENCODERS
+from loope.lab.experiments.names import ALL_ENCODERS, ENCODERS
 from loope.lab.experiments.presets import measured
 from loope.lab.experiments.table import Column, Entry, Table
 from loope.pesi_metric.published import ROWS
@@ -19,9 +19,8 @@ PUBLISHED = {ROW_OF[name]: (scores.m_u, scores.m_d, scores.a_su) for name, score
 
 def entries(preset: str) -> list[Entry]:
     """Return a measurement for each encoder except No PE."""
-    known = {**ENCODERS, **BEYOND}
-    rows = [*PUBLISHED, *(row for row in known if row not in PUBLISHED and row != "No PE")]
-    return [Entry(row=row, run=measured(preset, known[row]), cells=METRICS) for row in rows]
+    rows = [*PUBLISHED, *(row for row in ALL_ENCODERS if row not in PUBLISHED and row != "No PE")]
+    return [Entry(row=row, run=measured(preset, ALL_ENCODERS[row]), cells=METRICS) for row in rows]
 
 
 TABLE = Table(

@@ -7,7 +7,7 @@ Cost: seconds.
     loope run trend --preset paper
 """
 
-from loope.lab.experiments.names import BEYOND, ENCODERS
+from loope.lab.experiments.names import ALL_ENCODERS
 from loope.lab.experiments.presets import measured
 from loope.lab.experiments.table import Column, Entry, Table
 
@@ -18,8 +18,7 @@ ROWS = ("Learnable", "1D Sinusoid", "LFF (Fourier)", "Static", "2D sin/cos")
 def entries(preset: str) -> list[Entry]:
     """Return a measurement for each encoder; LOOPE before training is "Static"."""
     cells = {"M_U": "m_u", **{f"N = {count}": f"m_d_{count}" for count in DIRECTIONS}}
-    known = {**ENCODERS, **BEYOND}
-    rows = [Entry(row=row, run=measured(preset, known[row], DIRECTIONS), cells=cells) for row in ROWS]
+    rows = [Entry(row=row, run=measured(preset, ALL_ENCODERS[row], DIRECTIONS), cells=cells) for row in ROWS]
     ceiling = {f"N = {count}": f"m_d_ceiling_{count}" for count in DIRECTIONS}
     return [*rows, Entry(row="ceiling of M_D", run=rows[1].run, cells=ceiling)]
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
+
+from pandas import DataFrame
 
 from loope.core.errors import one_of
 from loope.core.plain import to_json
@@ -105,14 +105,12 @@ def latex(table: ResultsTable) -> str:
 
 def long_csv(table: ResultsTable) -> str:
     """Render one CSV line per cell: row, column, mean, half, n, published, difference."""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["row", "column", "mean", "half_95", "n", "published", "difference"])
-    for name, cells in table.rows:
-        for column, cell in zip(table.columns, cells, strict=True):
-            numbers = (cell.ours, cell.half, cell.n, cell.published, cell.difference)
-            writer.writerow([name, column, *(_csv_number(number) for number in numbers)])
-    return file.getvalue()
+    lines = [
+        {"row": name, "column": column, **_numbers(cell)}
+        for name, cells in table.rows
+        for column, cell in zip(table.columns, cells, strict=True)
+    ]
+    return str(DataFrame(lines).to_csv(index=False, float_format="%.10g"))
 
 
 def as_json(table: ResultsTable) -> str:
@@ -174,10 +172,6 @@ def _tex(text: str) -> str:
     for plain, command in (("%", r"\%"), ("_", r"\_"), ("&", r"\&"), ("±", r"$\pm$"), (MISSING, "--"), ("#", r"\#")):
         text = text.replace(plain, command)
     return text
-
-
-def _csv_number(number: float | None) -> str:
-    return "" if number is None or math.isnan(number) else f"{number:.10g}"
 
 
 def _bar(cells: Sequence[str]) -> str:
