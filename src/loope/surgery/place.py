@@ -33,7 +33,7 @@ class Place:
     def set(self, positions: Sequence[Positions]) -> None:
         """Set the positions of a new batch."""
         self.positions = tuple(positions)
-        if self._inputs and not torch.compiler.is_compiling():
+        if not torch.compiler.is_compiling() and self._inputs:  # in this order: a compiler cannot read its keys
             self._inputs = {ref: each for ref, each in self._inputs.items() if not ref.expired()}  # type: ignore[no-untyped-call]
 
     def enter(self, tokens: Tensor) -> None:
