@@ -79,6 +79,13 @@ class PositionalEncoder(nn.Module):
         there_q, there_k = self.rotate(q, k, positions, layer)
         return q.lerp(there_q, strength.to(q.dtype)), k.lerp(there_k, strength.to(k.dtype))
 
+    def refine_positions(self, images: Any, positions: Positions) -> Positions:
+        """Return where the image moves the patches; most encoders leave them where they are.
+
+        An attached encoder without `embed` sees the images here only. `embed` gets positions that are not refined.
+        """
+        return positions
+
     def mixes_after(self, layer: int) -> bool:
         """Return whether `mix` acts after block `layer`."""
         return "mix" in self.hooks()
@@ -92,8 +99,12 @@ class PositionalEncoder(nn.Module):
 
         `loope.encoder_similarity` computes it in float64, whatever the encoder's dtype, and for images.
         """
-        vectors = nn.functional.normalize(self(None, grid)[0].to(self.wide), dim=-1)
+        vectors = nn.functional.normalize(self._static(self._place(grid))[0].to(self.wide), dim=-1)
         return vectors @ vectors.T
+
+    def _static(self, positions: Positions) -> Tensor:
+        """Return what `embed` returns at these positions without an image, `(1 or B, N, D)`."""
+        return self.embed(None, positions)
 
     def resize(self, grid: GridLike) -> PositionalEncoder:
         """Move to another grid in place, resampling learned parameters.
@@ -197,10 +208,12 @@ class StaticTable(PositionalEncoder):
     reads_content = False
 
     def embed(self, images: Tensor | None, positions: Positions) -> Tensor:
-        place = as_positions(positions)
-        if place.moved is not None and type(self)._vectors is not StaticTable._vectors:
-            return self._vectors(*self._plane(place)).to(self.dtype)
-        return self.per_patch("_table", place).to(self.dtype, copy=True)  # a copy, since callers may modify it
+        return self._static(self.refine_positions(images, as_positions(positions)))
+
+    def _static(self, positions: Positions) -> Tensor:
+        if positions.moved is not None and type(self)._vectors is not StaticTable._vectors:
+            return self._vectors(*self._plane(positions)).to(self.dtype)
+        return self.per_patch("_table", positions).to(self.dtype, copy=True)  # a copy, since callers may modify it
 
     def _table(self, grid: Grid) -> Tensor:
         """Return the vectors of all cells, `(N, D)` float64."""

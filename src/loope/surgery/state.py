@@ -94,8 +94,11 @@ class Attachment(nn.Module):
         return getattr(self, step)(*args)
 
     def refined(self, number: int, images: Any, positions: Positions) -> list[Positions]:
-        """Return the positions of the patches for each encoder."""
-        return [positions for _ in self.encoders_of(number)]
+        """Return the positions of the patches for each encoder, refined by the images for those that act in blocks."""
+        return [
+            positions if "embed" in encoder.hooks() else encoder.refine_positions(images, positions)
+            for encoder in self.encoders_of(number)
+        ]
 
     def add_to_patches(self, number: int, tokens: Tensor, images: Any, positions: Sequence[Positions]) -> Tensor:
         """Add the additive encoders' output to `tokens` `(B, N, D)` or `(B, h, w, D)`."""
