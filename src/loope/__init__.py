@@ -19,6 +19,8 @@ _HOME = {
     "create_order": "loope.orders",
     "list_orders": "loope.orders",
     "register_order": "loope.orders",
+    "Positions": "loope.positions",
+    "ImageRefinement": "loope.encoders",
     "PositionalEncoder": "loope.encoders",
     "create_encoder": "loope.encoders",
     "list_encoders": "loope.encoders",
@@ -35,6 +37,8 @@ _HOME = {
     "report": "loope.surgery",
     "resize": "loope.surgery",
     "save": "loope.surgery",
+    "set_strength": "loope.surgery",
+    "use_positions": "loope.surgery",
     "HubModel": "loope.surgery.hub",
     "ThreeCell": "loope.three_cell",
     "ThreeCellScore": "loope.three_cell.metric",
@@ -62,6 +66,7 @@ if TYPE_CHECKING:
     from loope import segmentation as segmentation
     from loope.core.errors import LoopeError as LoopeError
     from loope.core.errors import LoopeWarning as LoopeWarning
+    from loope.encoders import ImageRefinement as ImageRefinement
     from loope.encoders import PositionalEncoder as PositionalEncoder
     from loope.encoders import create_encoder as create_encoder
     from loope.encoders import list_encoders as list_encoders
@@ -83,6 +88,7 @@ if TYPE_CHECKING:
     from loope.pesi_metric.position_table import position_table as position_table
     from loope.pesi_metric.similarity_scores import nearness_correlation as nearness_correlation
     from loope.pesi_metric.similarity_scores import translation_consistency as translation_consistency
+    from loope.positions import Positions as Positions
     from loope.segmentation.metric import SegmentationScore as SegmentationScore
     from loope.surgery import Adapter as Adapter
     from loope.surgery import Branch as Branch
@@ -96,6 +102,8 @@ if TYPE_CHECKING:
     from loope.surgery import report as report
     from loope.surgery import resize as resize
     from loope.surgery import save as save
+    from loope.surgery import set_strength as set_strength
+    from loope.surgery import use_positions as use_positions
     from loope.surgery.hub import HubModel as HubModel
     from loope.three_cell import ThreeCell as ThreeCell
     from loope.three_cell.metric import ThreeCellScore as ThreeCellScore

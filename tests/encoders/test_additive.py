@@ -110,7 +110,7 @@ def test_a_custom_order():
     by_position = encoder(None)[0][order.path @ torch.tensor([4, 1])]
     assert torch.equal(by_position, loope.create_encoder("sinusoid", 8, 4)(None)[0])
     with pytest.raises(loope.LoopeError, match="for a grid of 4x4 cells, got 5x5"):
-        encoder(None, grid=5)
+        encoder(None, positions=5)
     with pytest.raises(loope.LoopeError, match="for a grid of 4x4 cells, got 2x2"):
         loope.create_encoder("sinusoid", 8, 2, order=order)
     with pytest.raises(loope.LoopeError, match="Unknown order 'gilber'"):
@@ -164,11 +164,11 @@ def test_sincos2d_sum_is_the_sum_and_cannot_tell_mirrored_cells():
 def test_learned_resamples_as_timm_does(old, new):
     encoder = loope.create_encoder("learned", 16, old)
     theirs = resample_abs_pos_embed(encoder.table, list(new), list(old), num_prefix_tokens=0)
-    assert torch.equal(encoder(None, grid=new), theirs)
+    assert torch.equal(encoder(None, positions=new), theirs)
     assert torch.equal(encoder.resize(new)(None), theirs)
     half = loope.create_encoder("learned", 16, old).bfloat16()
     assert torch.equal(
-        half(None, grid=new), resample_abs_pos_embed(half.table, list(new), list(old), num_prefix_tokens=0)
+        half(None, positions=new), resample_abs_pos_embed(half.table, list(new), list(old), num_prefix_tokens=0)
     )
 
 

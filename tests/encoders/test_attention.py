@@ -87,7 +87,7 @@ def test_scaled_rotary_is_visionllamas_formula():
             place * 14 / GRID[0] * 10_000 ** (-4 * i / width) for place in (row, column) for i in range(width // 4)
         ]
         expected = torch.tensor(angles, dtype=torch.float64).float()
-        torch.testing.assert_close(encoder.angles(encoder.grid, 0)[0, number], expected)
+        torch.testing.assert_close(encoder.angles(encoder.grid, 0)[0, 0, number], expected)
 
 
 @pytest.mark.parametrize("name", ["rope_axial", "rope_mixed", "as2drope"])
@@ -105,7 +105,7 @@ def test_rotary_scores_depend_on_offsets_alone_and_lengths_stay(name, q):
 def test_rotary_similarity_is_the_mean_cosine(name):
     encoder = make(name)
     layers = range(DEPTH if name == "rope_mixed" else 1)
-    angles = torch.stack([encoder.angles(encoder.grid, layer) for layer in layers])  # (layers, heads, N, d/2)
+    angles = torch.stack([encoder.angles(encoder.grid, layer)[0] for layer in layers])  # (layers, heads, N, d/2)
     for i, j in [(0, 0), (3, 17), (20, 5)]:
         expected = (angles[:, :, i] - angles[:, :, j]).cos().mean()
         torch.testing.assert_close(encoder.similarity()[i, j], expected, atol=1e-5, rtol=0)

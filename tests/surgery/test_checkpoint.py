@@ -228,16 +228,16 @@ def test_freezing_bakes_custom_encoders_only_if_they_declare_to_be_static():
     table = torch.randn(2, 1, 3, 16, 16)
 
     class PerLayer(loope.PositionalEncoder):
-        def bias(self, q, grid, layer):
+        def bias(self, q, positions, layer):
             return table[layer]
 
     class ReadsQueries(loope.PositionalEncoder):
-        def bias(self, q, grid, layer):
+        def bias(self, q, positions, layer):
             return q @ q.transpose(-1, -2)
 
     class Both(PerLayer):
-        def embed(self, images, grid):
-            return images.mean() + torch.zeros(1, grid.size, self.dim)
+        def embed(self, images, positions):
+            return images.mean() + torch.zeros(1, positions.length, self.dim)
 
     static = type("Static", (PerLayer,), {"reads_content": False})
     for number, cls in enumerate((PerLayer, ReadsQueries, Both, static)):

@@ -53,7 +53,7 @@ def test_a_bias_is_added_where_beit_adds_its_own():
 
     @loope.register_encoder("beits_bias")
     class BeitsBias(loope.PositionalEncoder):
-        def bias(self, q, grid, layer):
+        def bias(self, q, positions, layer):
             return biases[layer]
 
     loope.attach(model, "beits_bias")

@@ -21,7 +21,7 @@ from loope.core.weights import WeightsFile
 if TYPE_CHECKING:
     from loope.pesi_metric.published import Row
     from loope.pesi_metric.summary import Summary
-    from loope.surgery.acting import Positions
+    from loope.surgery.acting import EncodingInUse
 
 
 class Measured(NamedTuple):
@@ -74,7 +74,7 @@ def pesi(
     from loope.encoders import create_encoder, list_encoders
     from loope.encoders.describe import usual_heads
     from loope.pesi_metric.published import published
-    from loope.surgery.acting import Positions
+    from loope.surgery.acting import EncodingInUse
 
     require(
         table is None or model is not None or checkpoint is not None,
@@ -94,7 +94,7 @@ def pesi(
             torch.manual_seed(seed)  # per encoder, so that a row does not depend on those above it
             encoder = create_encoder(name, dim, cells, patch_size=16, heads=usual_heads(dim), depth=12)
             paper = published(name, cells, dim, directions)
-            rows.append(_row(Positions(name, encoder, cells, dim), directions, paper))
+            rows.append(_row(EncodingInUse(name, encoder, cells, dim), directions, paper))
     if as_json:
         document = {"directions": directions, "rows": [_as_json(row) for row in rows], "set_aside": unused}
         typer.echo(to_json(document))
@@ -106,15 +106,15 @@ def pesi(
 
 def _trained(
     path: Path | None, model: str | None, grid: Grid | None, table: str | None
-) -> tuple[list[Positions], list[str]]:
+) -> tuple[list[EncodingInUse], list[str]]:
     """Return the position encodings in use in a file or a timm model, and the names of the unused position tables."""
     from loope.pesi_metric.position_table import model_table
-    from loope.surgery.acting import Positions, acting
+    from loope.surgery.acting import EncodingInUse, acting
 
     if path is None:
         assert model is not None  # noqa: S101  (for the type checker: one of both is given)
         own = model_table(model, grid, table)
-        return [Positions(model, own, as_grid(tuple(own.shape[:2])), own.shape[-1])], []
+        return [EncodingInUse(model, own, as_grid(tuple(own.shape[:2])), own.shape[-1])], []
     file = WeightsFile(path)
     found = acting(file, file.metadata, grid=grid, name=table, model=model)
     title = model or path.name
@@ -123,7 +123,7 @@ def _trained(
     return named, found.set_aside
 
 
-def _row(measured: Positions, directions: int, paper: Row | None = None) -> Measured:
+def _row(measured: EncodingInUse, directions: int, paper: Row | None = None) -> Measured:
     from loope.pesi_metric.summary import summarize
 
     scores = summarize(measured.similarity(), measured.grid, directions)

@@ -12,6 +12,7 @@ from loope.core.errors import LoopeError, require
 from loope.core.grid import Grid, GridLike, as_grid, as_size
 from loope.core.registry import Registry
 from loope.encoders.constants import Constants
+from loope.positions import Positions, PositionsLike, as_positions
 
 MOST_DIM = 2**20  # width of tokens
 # The kind of encoder that each hook makes.
@@ -21,7 +22,8 @@ KINDS = {"embed": "additive", "mix": "conditional", "rotate": "rotary", "bias": 
 class PositionalEncoder(nn.Module):
     """Base class of encoders; subclasses implement `embed`, `mix`, `rotate` or `bias`.
 
-    Encoders see patches only, in row-major order; class and register tokens are handled by the model.
+    Encoders see patches only; class and register tokens are handled by the model. `positions` says where the patches
+    are: usually all cells of a grid in row-major order (`positions.whole`), else see `loope.Positions`.
 
     Args:
         dim: width D of the tokens.
@@ -48,27 +50,41 @@ class PositionalEncoder(nn.Module):
         self.register_buffer("_anchor", torch.empty(0), persistent=False)
         self._constants = Constants()
 
-    def forward(self, images: Tensor | None = None, grid: GridLike | None = None) -> Tensor:
-        """Return what `embed` adds to the patch tokens, `(1 or B, N, D)`, on the encoder's grid or another."""
-        return self.embed(images, self._place(grid))
+    def forward(self, images: Tensor | None = None, positions: PositionsLike | None = None) -> Tensor:
+        """Return what `embed` adds to the patch tokens, `(1 or B, N, D)`, on the encoder's grid or elsewhere."""
+        return self.embed(images, self._place(positions))
 
     # The hooks. `hooks()` returns those that a class implements.
 
-    def embed(self, images: Tensor | None, grid: Grid) -> Tensor:
+    def embed(self, images: Tensor | None, positions: Positions) -> Tensor:
         """Return `(1 or B, N, D)`, to add to the patch tokens."""
         raise self._lacks("embed")
 
-    def mix(self, tokens: Tensor, grid: Grid, layer: int) -> Tensor:
+    def mix(self, tokens: Tensor, positions: Positions, layer: int) -> Tensor:
         """Transform the patch tokens after block `layer`, `(B, N, D)` to `(B, N, D)`."""
         raise self._lacks("mix")
 
-    def rotate(self, q: Tensor, k: Tensor, grid: Grid, layer: int) -> tuple[Tensor, Tensor]:
+    def rotate(self, q: Tensor, k: Tensor, positions: Positions, layer: int) -> tuple[Tensor, Tensor]:
         """Rotate queries and keys, `(B, heads, N, d)` each, before the scores."""
         raise self._lacks("rotate")
 
-    def bias(self, q: Tensor, grid: Grid, layer: int) -> Tensor:
+    def bias(self, q: Tensor, positions: Positions, layer: int) -> Tensor:
         """Return `(1 or B, heads, N, N)`, to add to the scaled scores."""
         raise self._lacks("bias")
+
+    def rotate_partly(
+        self, q: Tensor, k: Tensor, positions: Positions, layer: int, strength: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Rotate queries and keys at a strength from 0, unchanged, to 1, as `rotate` does; see `loope.set_strength`."""
+        there_q, there_k = self.rotate(q, k, positions, layer)
+        return q.lerp(there_q, strength.to(q.dtype)), k.lerp(there_k, strength.to(k.dtype))
+
+    def refine_positions(self, images: Any, positions: Positions) -> Positions:
+        """Return where the image moves the patches; most encoders leave them where they are.
+
+        An attached encoder without `embed` sees the images here only. `embed` gets positions that are not refined.
+        """
+        return positions
 
     def mixes_after(self, layer: int) -> bool:
         """Return whether `mix` acts after block `layer`."""
@@ -79,12 +95,16 @@ class PositionalEncoder(nn.Module):
         return set()
 
     def similarity(self, grid: GridLike | None = None) -> Tensor:
-        """Return the `(N, N)` similarity of positions; for additive encoders, the cosine of their vectors.
+        """Return the `(N, N)` similarity of the cells of a grid; for additive encoders, the cosine of their vectors.
 
         `loope.encoder_similarity` computes it in float64, whatever the encoder's dtype, and for images.
         """
-        vectors = nn.functional.normalize(self(None, grid)[0].to(_wide(self.dtype)), dim=-1)
+        vectors = nn.functional.normalize(self._static(self._place(grid))[0].to(self.wide), dim=-1)
         return vectors @ vectors.T
+
+    def _static(self, positions: Positions) -> Tensor:
+        """Return what `embed` returns at these positions without an image, `(1 or B, N, D)`."""
+        return self.embed(None, positions)
 
     def resize(self, grid: GridLike) -> PositionalEncoder:
         """Move to another grid in place, resampling learned parameters.
@@ -111,6 +131,11 @@ class PositionalEncoder(nn.Module):
         """Return the dtype of the encoder's output."""
         return self._anchor.dtype
 
+    @property
+    def wide(self) -> torch.dtype:
+        """Return the dtype of constants and coordinates: the encoder's, but at least float32."""
+        return torch.promote_types(self.dtype, torch.float32)
+
     def constant(self, what: str, grid: Grid) -> Tensor:
         """Return the result of the method `what` for a grid, on this encoder's device, cached per grid.
 
@@ -118,7 +143,7 @@ class PositionalEncoder(nn.Module):
         indices above 256 are not all distinct. They are not part of the state dict.
         """
         height, width = as_grid(grid)  # plain integers, where a compiler has symbols
-        made: Tensor = self._constant(id(self), what, height, width, self._anchor.device, _wide(self.dtype))
+        made: Tensor = self._constant(id(self), what, height, width, self._anchor.device, self.wide)
         return made
 
     # Compilers call this while tracing and keep the result. `owner` is for their guards: two encoders of one class
@@ -129,16 +154,37 @@ class PositionalEncoder(nn.Module):
     ) -> Tensor:
         return self._constants.get(getattr(self, what), Grid(height, width), device, dtype)
 
-    def _place(self, grid: GridLike | None) -> Grid:
-        """Return the given grid, or the encoder's own."""
-        return self.grid if grid is None else as_grid(grid)
+    def per_patch(self, what: str, positions: Positions) -> Tensor:
+        """Return a constant with a value for each cell, for each patch: `(cells, ...)` becomes `(1 or B, N, ...)`.
 
-    def _check_tokens(self, tokens: Tensor, grid: Grid) -> None:
-        """Check that `tokens` `(..., N, d)` has one token per cell of the grid."""
-        if tokens.shape[-2] != grid.size:
+        Patches that are not at a cell get the value of the nearest one.
+        """
+        if positions.whole is not None:
+            return self.constant(what, positions.whole)[None]
+        return positions.pick([self.constant(what, grid) for grid in positions.kinds])
+
+    def _plane(self, positions: Positions) -> tuple[Tensor, Tensor]:
+        """Return coordinates and grid sizes of the patches, in the precision of constants before they are rounded."""
+        device = positions.device or self._anchor.device
+        exact = torch.float32 if device.type == "mps" else torch.float64
+        return positions.plane(exact, device)
+
+    def _place(self, positions: PositionsLike | None) -> Positions:
+        """Return the given positions, or all cells of the encoder's grid."""
+        return Positions((self.grid,)) if positions is None else as_positions(positions)
+
+    def _check_tokens(self, tokens: Tensor, positions: Positions) -> None:
+        """Check that `tokens` `(B, ..., N, d)` has one token per patch."""
+        if tokens.shape[-2] != positions.length:
+            sizes = " and ".join(str(grid) for grid in positions.grids[:3])
             raise LoopeError(
-                f"{self.name!r} expects the {grid.size} patches of a grid of {grid}, got {tokens.shape[-2]} tokens; "
-                "leave out class and register tokens, and pass the grid of the image."
+                f"{self.name!r} expects the {positions.length} patches of a grid of {sizes}, got {tokens.shape[-2]} "
+                "tokens; leave out class and register tokens, and pass the positions of the patches."
+            )
+        if positions.whole is None and positions.rows not in (1, tokens.shape[0]):
+            raise LoopeError(
+                f"{self.name!r} was given positions of {positions.rows} images and tokens of {tokens.shape[0]}; pass "
+                "the positions of this batch."
             )
 
     def _check_layer(self, layer: int, depth: int) -> None:
@@ -153,18 +199,35 @@ class PositionalEncoder(nn.Module):
         return f"dim={self.dim}, grid={self.grid}"
 
 
-def _wide(dtype: torch.dtype) -> torch.dtype:
-    """Return `dtype`, but at least float32."""
-    return torch.promote_types(dtype, torch.float32)
-
-
 class StaticTable(PositionalEncoder):
-    """Base class of additive encoders that depend on the grid alone: `_table` returns their `(1, N, D)` vectors."""
+    """Base class of additive encoders that depend on positions alone.
+
+    Subclasses implement `_vectors` for any point of the plane, or `_table` if only cells have a vector.
+    """
 
     reads_content = False
 
-    def embed(self, images: Tensor | None, grid: Grid) -> Tensor:
-        return self.constant("_table", grid).to(self.dtype, copy=True)  # a copy, since callers may modify it
+    def embed(self, images: Tensor | None, positions: Positions) -> Tensor:
+        return self._static(self.refine_positions(images, as_positions(positions)))
+
+    def _static(self, positions: Positions) -> Tensor:
+        if positions.moved is not None and type(self)._vectors is not StaticTable._vectors:
+            return self._vectors(*self._plane(positions)).to(self.dtype)
+        return self.per_patch("_table", positions).to(self.dtype, copy=True)  # a copy, since callers may modify it
+
+    def _table(self, grid: Grid) -> Tensor:
+        """Return the vectors of all cells, `(N, D)` float64."""
+        return self._vectors(*Positions((grid,)).plane(torch.float64))[0]
+
+    def _vectors(self, points: Tensor, sizes: Tensor) -> Tensor:
+        """Return the vectors at `points` `(1 or B, N, 2)` in grids of `sizes` (broadcastable): `(1 or B, N, D)`."""
+        raise NotImplementedError
+
+
+def mask(bias: Tensor, positions: Positions) -> Tensor:
+    """Set `bias` `(1 or B, heads, N, N)` to -inf between images of a packed sequence and at padding."""
+    visible = positions.visible()
+    return bias if visible is None else bias.masked_fill(~visible[:, None], float("-inf"))
 
 
 Encoder = TypeVar("Encoder", bound=type[PositionalEncoder])
@@ -180,8 +243,8 @@ def register_encoder(name: str, *, replace: bool = False) -> Callable[[Encoder],
         >>> import loope, torch
         >>> @loope.register_encoder("row_number")
         ... class RowNumber(loope.PositionalEncoder):
-        ...     def embed(self, images, grid):
-        ...         return grid.coordinates()[0].float()[None, :, None].expand(1, -1, self.dim)
+        ...     def embed(self, images, positions):
+        ...         return positions.coordinates[..., :1].expand(-1, -1, self.dim)
         >>> loope.create_encoder("row_number", dim=1, grid=(3, 1))(None).flatten()
         tensor([0., 1., 2.])
     """

@@ -5,13 +5,16 @@ from torch import Tensor, nn
 
 from loope.core.errors import one_of, require_multiple
 from loope.core.grid import Grid, GridLike, as_positive, as_size
-from loope.encoders.base import PositionalEncoder, register_encoder
+from loope.encoders.base import register_encoder
+from loope.encoders.refine import Refinable, Refine
+from loope.positions import Positions, as_positions
+from loope.positions.plane import unit
 
 AMPLITUDES = ("unit", "li")
 
 
 @register_encoder("fourier")
-class LearnableFourier(PositionalEncoder):
+class LearnableFourier(Refinable):
     """[cos(x Wr), sin(x Wr)] of the cell's coordinates, then Linear-GELU-Linear to the width.
 
     Coordinates run from -1 to 1 on every grid, so other grids need no resampling of parameters.
@@ -24,6 +27,9 @@ class LearnableFourier(PositionalEncoder):
         gamma: Wr starts from a normal distribution with standard deviation 1 / gamma.
         amplitude: "unit" uses the waves as they are; "li" divides them by sqrt(F), as in Li et al.'s formula, which
             makes the initial vectors 10 to 30 times smaller.
+        refine: "image" moves patches by what the image shows; options as a dictionary or `ImageRefinement`.
+        patch_size: side of a patch in pixels, for `refine`.
+        channels: channels of the image, for `refine`.
     """
 
     paper = "Li et al., 2021"
@@ -37,6 +43,9 @@ class LearnableFourier(PositionalEncoder):
         hidden: int = 32,
         gamma: float = 1.0,
         amplitude: str = "unit",
+        refine: Refine = None,
+        patch_size: int | None = None,
+        channels: int = 3,
     ):
         super().__init__(dim, grid)
         one_of("amplitude", amplitude, AMPLITUDES)
@@ -45,22 +54,33 @@ class LearnableFourier(PositionalEncoder):
         require_multiple("features", features, 2, repr(self.name))
         self.projection = nn.Parameter(torch.randn(2, features // 2) / as_positive(gamma, "gamma"))
         self.mlp = nn.Sequential(nn.Linear(features, as_size(hidden, "hidden")), nn.GELU(), nn.Linear(hidden, self.dim))
+        self._refine_by(refine, patch_size, channels)
 
-    def embed(self, images: Tensor | None, grid: Grid) -> Tensor:
-        place = self.constant("_coordinates", grid)  # (N, 2)
+    def embed(self, images: Tensor | None, positions: Positions) -> Tensor:
+        return self._static(self.refine_positions(images, as_positions(positions)))
+
+    def _static(self, positions: Positions) -> Tensor:
+        if positions.moved is not None:
+            return self._features(unit(*self._plane(positions)).to(self.wide))
+        if positions.whole is not None:
+            return self._features(self.constant("_coordinates", positions.whole))[None]
+        return positions.pick([self._features(self.constant("_coordinates", grid)) for grid in positions.kinds])
+
+    def _features(self, points: Tensor) -> Tensor:
+        """Return the vectors at `points` `(..., 2)` in units of the image, `(..., D)`."""
         # Two products and a sum instead of a matrix product, which autocast would round.
-        angle = place[:, :1] * self.projection[0] + place[:, 1:] * self.projection[1]
+        angle = points[..., :1] * self.projection[0] + points[..., 1:] * self.projection[1]
         waves = torch.cat((angle.cos(), angle.sin()), dim=-1)
         if self.amplitude == "li":
             waves = waves / waves.shape[-1] ** 0.5
-        embedded: Tensor = self.mlp(waves.to(self.dtype))[None]
+        embedded: Tensor = self.mlp(waves.to(self.dtype))
         return embedded
 
     def no_weight_decay(self) -> set[str]:
         return {"projection"}
 
     def _coordinates(self, grid: Grid) -> Tensor:
-        return torch.stack(grid.unit_coordinates(), dim=-1)
+        return unit(*Positions((grid,)).plane(torch.float64))[0]
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, amplitude={self.amplitude!r}"

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from loope.core.errors import one_of, require_multiple
-from loope.core.grid import Grid, GridLike, as_size
-from loope.encoders.base import PositionalEncoder, register_encoder
+from loope.core.grid import Grid, GridLike, as_grid, as_size
+from loope.encoders.base import PositionalEncoder, mask, register_encoder
+from loope.positions import Positions, as_positions
 
 ALPHA, BETA, GAMMA = 1.9, 3.8, 15.2
 SIDE = 2 * int(BETA) + 1  # buckets along one axis
@@ -46,31 +47,37 @@ class ImageRelativePosition(PositionalEncoder):
         width = self.dim // self.heads if mode == "contextual" else 1
         self.tables = nn.Parameter(torch.zeros(as_size(depth, "depth"), SIDE * SIDE, width))
 
-    def bias(self, q: Tensor, grid: Grid, layer: int) -> Tensor:
-        """Return the bias: `(B, heads, N, N)` if contextual, else `(1, heads, N, N)`."""
-        self._check_tokens(q, grid)
+    def bias(self, q: Tensor, positions: Positions, layer: int) -> Tensor:
+        """Return the bias: `(B, heads, N, N)` if contextual, else `(1 or B, heads, N, N)`."""
+        place = as_positions(positions)
+        self._check_tokens(q, place)
         self._check_layer(layer, len(self.tables))
-        buckets = self.constant("_buckets", grid)  # (N, N)
+        whole = place.whole
+        buckets = self.constant("_buckets", whole)[None] if whole else self._bucketed(self._plane(place)[0])
         table = self.tables[layer].to(q.dtype)
         if self.mode == "bias":
-            return table[:, 0][buckets].expand(1, self.heads, -1, -1)
+            return mask(table[:, 0][buckets][:, None].expand(-1, self.heads, -1, -1), place)
         scores = q @ table.T * q.shape[-1] ** -0.5  # (B, heads, N, buckets)
-        gathered: Tensor = scores.gather(-1, buckets.expand(*scores.shape[:2], -1, -1))
-        return gathered
+        return mask(scores.gather(-1, buckets[:, None].expand(*scores.shape[:2], -1, -1)), place)
 
     def no_weight_decay(self) -> set[str]:
         return {"tables"}
 
     def similarity(self, grid: GridLike | None = None) -> Tensor:
         """Return the bias averaged over blocks, `(N, N)`; in contextual mode, for a query of ones."""
-        place = self._place(grid)
         each = self.tables.sum(-1) * self.tables.shape[-1] ** -0.5  # (depth, buckets)
-        kernel: Tensor = each.mean(0)[self.constant("_buckets", place)]
+        kernel: Tensor = each.mean(0)[self.constant("_buckets", self.grid if grid is None else as_grid(grid))]
         return kernel
 
     def _buckets(self, grid: Grid) -> Tensor:
+        return self._bucketed(Positions((grid,)).plane(torch.float64)[0])[0]
+
+    @staticmethod
+    def _bucketed(points: Tensor) -> Tensor:
+        """Return the bucket of each pair of points, `(1 or B, N, N)`; offsets are rounded to whole cells."""
         # Query minus key, as in the original code, so that published tables can be used.
-        row, column = (piecewise_index(axis[:, None] - axis[None, :]) for axis in grid.coordinates())
+        offsets = (points[:, :, None] - points[:, None]).round().long()
+        row, column = piecewise_index(offsets).unbind(-1)
         return (row + int(BETA)) * SIDE + column + int(BETA)
 
     def extra_repr(self) -> str:

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from loope.core.grid import Grid, GridLike, as_positive
 from loope.encoders.base import PositionalEncoder, register_encoder
 from loope.encoders.resample import resample
+from loope.positions import Positions, as_positions
 
 
 @register_encoder("none")
@@ -15,12 +16,12 @@ class NoPosition(PositionalEncoder):
     paper = "baseline"
     reads_content = False
 
-    def embed(self, images: Tensor | None, grid: Grid) -> Tensor:
-        return self._anchor.new_zeros(1, grid.size, self.dim)
+    def embed(self, images: Tensor | None, positions: Positions) -> Tensor:
+        return self._anchor.new_zeros(1, as_positions(positions).length, self.dim)
 
     def similarity(self, grid: GridLike | None = None) -> Tensor:
         """Return `(N, N)` ones: all positions are the same."""
-        size = self._place(grid).size
+        size = self._place(grid).length
         return self._anchor.new_ones(size, size)
 
 
@@ -42,9 +43,24 @@ class Learned(PositionalEncoder):
         self.table = nn.Parameter(torch.empty(1, self.grid.size, self.dim))
         nn.init.trunc_normal_(self.table, std=as_positive(std, "std"))
 
-    def embed(self, images: Tensor | None, grid: Grid) -> Tensor:
-        """Return the table, `(1, N, D)`, resampled if the grid differs."""
-        return resample(self.table, self.grid, grid).clone()  # a copy, since callers may modify it
+    def embed(self, images: Tensor | None, positions: Positions) -> Tensor:
+        """Return the vectors, `(1 or B, N, D)`: resampled on other grids, interpolated between cells."""
+        place = as_positions(positions)
+        if place.whole is not None:
+            return resample(self.table, self.grid, place.whole).clone()  # a copy, since callers may modify it
+        tables = [resample(self.table, self.grid, grid)[0] for grid in place.kinds]
+        if place.moved is None:
+            return place.pick(tables)
+        # Bilinear: the four cells around each point, weighted by how near they are.
+        points, sizes = self._plane(place)
+        low = points.floor()
+        total = self.table.new_zeros(())
+        for corner in ((0, 0), (0, 1), (1, 0), (1, 1)):
+            cell = low + points.new_tensor(corner)
+            weight = (1 - (points - cell).abs()).prod(-1, keepdim=True).to(self.dtype)
+            at = place._replace(moved=torch.minimum(cell.clamp(min=0), sizes - 1))
+            total = total + weight * at.pick(tables)
+        return total
 
     def no_weight_decay(self) -> set[str]:
         return {"table"}

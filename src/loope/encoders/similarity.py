@@ -13,6 +13,7 @@ from loope.core.limits import require_comparable
 from loope.core.ranks import round_off
 from loope.core.tensors import as_real
 from loope.encoders.base import PositionalEncoder
+from loope.positions import Positions
 
 
 def encoder_similarity(
@@ -71,7 +72,7 @@ def encoder_similarity(
                 f"`tokens` must be (B, {place.size}, {encoder.dim}) for a grid of {place}, got {tuple(given.shape)}.",
             )
             layer = getattr(encoder, "after", 0)
-            similarity = _cosines(measured.mix(given.double(), place, layer))
+            similarity = _cosines(measured.mix(given.double(), Positions((place,)), layer))
         else:
             similarity = measured.similarity(place).double()
     require(

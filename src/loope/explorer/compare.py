@@ -17,7 +17,7 @@ from loope.explorer.serialization import pack
 from loope.pesi_metric.functional import measure
 from loope.pesi_metric.published import DIRECTIONS, published
 from loope.pesi_metric.summary import summary_of
-from loope.surgery.acting import Positions
+from loope.surgery.acting import EncodingInUse
 
 MOST_LETTERS = 300  # of a choice
 _SEED_LOCK = threading.Lock()  # torch has one random generator for all threads
@@ -64,7 +64,7 @@ def encoder_data(choice: Choice, grid: Grid, dim: int) -> bytes:
         torch.default_generator.manual_seed(0)  # `torch.manual_seed` seeds all devices, which takes a millisecond
         encoder = create_encoder(choice.name, dim, grid, patch_size=16, heads=heads, depth=12, **options)
     paper = None if options else published(choice.name, grid, dim, DIRECTIONS)
-    return _data(Positions(choice.name, encoder, grid, dim), paper and paper._asdict())
+    return _data(EncodingInUse(choice.name, encoder, grid, dim), paper and paper._asdict())
 
 
 def table_data(table: Tensor) -> bytes:
@@ -76,10 +76,10 @@ def table_data(table: Tensor) -> bytes:
     height, width, dim = table.shape
     grid = Grid(height, width)
     check_size(grid)
-    return _data(Positions("", table, grid, dim))
+    return _data(EncodingInUse("", table, grid, dim))
 
 
-def positions_data(positions: Positions) -> bytes:
+def positions_data(positions: EncodingInUse) -> bytes:
     """Return the data of a checkpoint's encoder with its weights, or of its position table.
 
     Raises:
@@ -89,7 +89,7 @@ def positions_data(positions: Positions) -> bytes:
     return _data(positions)
 
 
-def _data(positions: Positions, paper: dict[str, Any] | None = None) -> bytes:
+def _data(positions: EncodingInUse, paper: dict[str, Any] | None = None) -> bytes:
     similarity, source = positions.similarity(), positions.source
     scores = measure(similarity, positions.grid)
     summary = summary_of(scores, similarity, positions.grid)

@@ -1,7 +1,7 @@
 """Attach encoders to vision transformers, detach them, and save and load the result."""
 
 from loope.surgery.adapters.base import Adapter, Branch, Slot, WrapperAdapter, register_adapter
-from loope.surgery.attach import attach, detach, resize
+from loope.surgery.attach import attach, detach, resize, set_strength, use_positions
 from loope.surgery.bake import bake
 from loope.surgery.checkpoint import load, save
 from loope.surgery.report import Report, report
@@ -22,9 +22,11 @@ __all__ = [
     "report",
     "resize",
     "save",
+    "set_strength",
     "timm",
     "timm_cait",
     "timm_crossvit",
     "timm_vit",
     "transformers",
+    "use_positions",
 ]

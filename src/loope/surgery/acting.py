@@ -25,7 +25,7 @@ from loope.surgery.rehearsal import EXTRA_STATE as SPEC
 from loope.surgery.rehearsal import MOST_TENSORS, rehearse, require_modest
 
 
-class Positions(NamedTuple):
+class EncodingInUse(NamedTuple):
     """A position encoding in use.
 
     Attributes:
@@ -50,7 +50,7 @@ class Positions(NamedTuple):
 class Acting(NamedTuple):
     """The encodings in use in a checkpoint, and the names of the model's own tables that are stored but unused."""
 
-    positions: list[Positions]
+    positions: list[EncodingInUse]
     set_aside: list[str]
 
 
@@ -134,7 +134,7 @@ def _encoders(
     recipe: dict[str, Any] | None,
     grid: GridLike | None,
     model: str | None,
-) -> list[Positions]:
+) -> list[EncodingInUse]:
     require(
         recipe is not None or model is not None,
         f"The file has {specs.names(spec)} attached, but does not say to which model; name the timm model, or write "
@@ -154,13 +154,13 @@ def _encoders(
             encoder.resize(branch.grid if recipe else place)  # without a recipe, only the caller knows the size
             encoder.load_state_dict({k.removeprefix(start): tensors[k] for k in tensors if k.startswith(start)})
             name = encoder.name if len(branches) == 1 else f"{encoder.name}, {branch.name}"
-            found.append(Positions(name, encoder.eval(), place, encoder.dim))
+            found.append(EncodingInUse(name, encoder.eval(), place, encoder.dim))
     return found
 
 
-def _table(tensors: Mapping[str, Tensor], grid: GridLike | None, name: str | None) -> Positions:
+def _table(tensors: Mapping[str, Tensor], grid: GridLike | None, name: str | None) -> EncodingInUse:
     key, table = find_table(tensors, grid, name)
-    return Positions(key, table, Grid(*table.shape[:2]), table.shape[-1])
+    return EncodingInUse(key, table, Grid(*table.shape[:2]), table.shape[-1])
 
 
 def _own_grid(model: str) -> Grid | None:

@@ -6,9 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from loope.core.errors import LoopeError, require
-from loope.core.grid import Grid, GridLike, as_grid
+from loope.core.grid import GridLike, as_grid
 from loope.encoders import PositionalEncoder
 from loope.encoders.rotary import Rotary, turn
+from loope.positions import Positions, PositionsLike, as_positions
 from loope.surgery.attach import resize
 from loope.surgery.state import Attachment, sole_attachment
 
@@ -32,37 +33,39 @@ class Baked(PositionalEncoder):
         self.at(as_grid(grid), 0)
         return self
 
-    def at(self, grid: Grid, layer: int) -> Tensor:
+    def at(self, positions: PositionsLike, layer: int) -> Tensor:
         """Return the constant of a layer; equal layers share one.
 
         Raises:
-            LoopeError: if the grid differs from the baked one.
+            LoopeError: if the positions are not all cells of the baked grid.
         """
-        if grid != self.grid:
-            raise LoopeError(f"The model was baked for a grid of {self.grid}, got {grid}; bake a copy for that size.")
+        place = as_positions(positions)
+        if place.whole != self.grid:
+            got = f"{place.length} patches of {place.grids[0]}" if place.whole is None else place.whole
+            raise LoopeError(f"The model was baked for a grid of {self.grid}, got {got}; bake a copy for that size.")
         return self.value[layer if len(self.value) > 1 else 0]
 
 
 class BakedTable(Baked):
     """A baked additive encoder, `(1, 1, N, D)`."""
 
-    def embed(self, images: Tensor | None, grid: Grid) -> Tensor:
-        return self.at(grid, 0)
+    def embed(self, images: Tensor | None, positions: Positions) -> Tensor:
+        return self.at(positions, 0)
 
 
 class BakedRotation(Baked):
-    """A baked rotary encoder: cosines and sines, `(layers, 2, heads or 1, N, d)`."""
+    """A baked rotary encoder: cosines and sines, `(layers, 2, 1, heads or 1, N, d)`."""
 
-    def rotate(self, q: Tensor, k: Tensor, grid: Grid, layer: int) -> tuple[Tensor, Tensor]:
-        cos, sin = self.at(grid, layer).to(q.dtype).unbind(0)
+    def rotate(self, q: Tensor, k: Tensor, positions: Positions, layer: int) -> tuple[Tensor, Tensor]:
+        cos, sin = self.at(positions, layer).to(q.dtype).unbind(0)
         return turn(q, cos, sin), turn(k, cos, sin)
 
 
 class BakedBias(Baked):
     """A baked bias, `(layers, 1, heads, N, N)`."""
 
-    def bias(self, q: Tensor, grid: Grid, layer: int) -> Tensor:
-        return self.at(grid, layer).to(q.dtype)
+    def bias(self, q: Tensor, positions: Positions, layer: int) -> Tensor:
+        return self.at(positions, layer).to(q.dtype)
 
 
 def bake(model: nn.Module, size: GridLike) -> None:
@@ -91,13 +94,13 @@ def bake(model: nn.Module, size: GridLike) -> None:
 def _baked(encoder: PositionalEncoder, depth: int) -> PositionalEncoder:
     if encoder.reads_content or len(encoder.hooks()) != 1:
         return encoder
-    grid = encoder.grid
+    grid = Positions((encoder.grid,))
     if "embed" in encoder.hooks():
         return BakedTable(encoder, encoder(None)[None]).eval()
     if isinstance(encoder, Rotary):
         return BakedRotation(encoder, _once(torch.stack([encoder.waves(grid, n) for n in range(depth)]))).eval()
     if "bias" in encoder.hooks():
-        query = encoder._anchor.new_zeros(1, 1, grid.size, 1)  # not read
+        query = encoder._anchor.new_zeros(1, 1, grid.length, 1)  # not read
         return BakedBias(encoder, _once(torch.stack([encoder.bias(query, grid, n) for n in range(depth)]))).eval()
     return encoder
 

@@ -16,7 +16,7 @@ from loope.core.errors import LoopeError, MissingPackageError, require
 from loope.core.files import write_atomic
 from loope.surgery import pretrained, rehearsal, specs
 from loope.surgery.adapters.base import build_model, describe_model
-from loope.surgery.attach import attach, resize
+from loope.surgery.attach import attach, resize, set_strength
 from loope.surgery.state import as_if_detached, require_merged, sole_attachment, unwrapped
 
 KEY = "loope"
@@ -54,7 +54,7 @@ def save(model: nn.Module, path: str | Path, *, model_args: dict[str, Any] | Non
     recipe: dict[str, Any] = {
         "format": FORMAT,
         "model": describe_model(attachment.host.adapter, attachment.own_size, model_args or {}),
-        "attach": attachment.spec,
+        "attach": attachment.saved_spec,
         "size": list(branch.pixels),
         "dtype": str(next(branch.patch_embed.parameters()).dtype).removeprefix("torch."),
     }
@@ -170,6 +170,9 @@ def attach_by(recipe: dict[str, Any], model: nn.Module) -> None:
     """Attach a recipe's encoders to a new model, and set its image size and dtype."""
     how = recipe["attach"]
     attach(model, how["encoders"], keep_own=how["keep_own"], prefix=how["prefix"])
+    if "strengths" in how:
+        strength, own = how["strengths"]
+        set_strength(model, strength, own=own if how["keep_own"] else None)
     sole_attachment(model).host.note = None  # its weights come from the file
     resize(model, recipe["size"])
     model.to(getattr(torch, recipe["dtype"]))

@@ -11,10 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from loope.core.errors import LoopeError
-from loope.core.grid import as_grid
 from loope.surgery.adapters.base import Branch
 from loope.surgery.host import Host
+from loope.surgery.place import Place
 
 
 class Hook:
@@ -34,23 +33,46 @@ class Hook:
         """Return the branch that the hook serves."""
         return self.host.branches[self.number]
 
+    @property
+    def place(self) -> Place:
+        """Return where the branch's patches are."""
+        return self.host.places[self.number]
+
 
 class AddToPatches(Hook):
-    """After the patch embedding: records the grid and applies additive encoders."""
+    """After the patch embedding: notes where the patches are and applies additive encoders."""
 
-    def __call__(self, module: nn.Module, args: tuple[Any, ...], tokens: Tensor) -> Tensor:
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], tokens: Tensor) -> Tensor:
         """Return `tokens` `(B, N, D)` or `(B, h, w, D)` with positions added."""
-        images, side = args[0], self.branch.patch_size
-        # Rounded up: a model that accepts other sizes pads the image; others have raised by now.
-        grid = as_grid([-(-length // side) for length in images.shape[-2:]])
-        if tokens.shape[1:-1].numel() != grid.size:
-            raise LoopeError(
-                f"Expected {grid} patches of an image of {images.shape[-2]}x{images.shape[-1]} pixels, got tokens of "
-                f"shape {tuple(tokens.shape)}; use a size that is a multiple of {side}."
-            )
-        self.branch.meet(grid)
-        added: Tensor = self.host.apply("add_to_patches", self.number, tokens, images, grid)
+        images, positions = self.host.adapter.positions(self.branch, tokens, *args, **kwargs)
+        if self.place.given is not None:
+            positions = self.place.given
+        self.place.set(self.host.apply("refined", self.number, images, positions))
+        added: Tensor = self.host.apply("add_to_patches", self.number, tokens, images, self.place.positions)
         return added
+
+
+class ScaleOwnTable(Hook):
+    """Before the patch embedding: puts the model's own position table, times its strength, in its place.
+
+    The scaled table is an attribute of the instance, which is found before the parameter of the same name; so the
+    parameter, the state dict and the optimizer stay as they are.
+    """
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        """Set the table for this forward pass."""
+        show_own_table(self.branch)
+        table = self.branch.table
+        if table is not None:
+            table.module.__dict__[table.attribute] = self.host.apply("scale_own", table.value)
+
+
+class RestoreOwnTable(Hook):
+    """Before the first block, when the table has been added: shows the parameter again."""
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        """Remove the scaled table."""
+        show_own_table(self.branch)
 
 
 class AddToPrefix(Hook):
@@ -59,7 +81,7 @@ class AddToPrefix(Hook):
     def __call__(self, module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the module's arguments; the first is `(B, P + N, D)` with the prefix vectors added."""
         tokens, count = args[0], self.branch.prefix
-        if tokens.shape[1:] != (count + self.branch.latest, self.branch.dim):
+        if tokens.shape[1:] != (count + self.place.length, self.branch.dim):
             return args  # the module is shared with another branch
         prefix = self.host.apply("add_to_prefix", self.number, tokens[:, :count])
         return torch.cat((prefix, tokens[:, count:]), dim=1), *args[1:]
@@ -79,13 +101,22 @@ class InBlock(Hook):
         self.layer = layer
 
 
+class EnterBlock(InBlock):
+    """Before a block: tells apart the batches of one backward pass when blocks are run again for it."""
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        """Note the tokens that the block starts on."""
+        self.place.enter(args[0])
+
+
 class MixAfterBlock(InBlock):
     """After a block: applies conditional encoders to the patch tokens."""
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...], tokens: Tensor) -> Tensor:
         """Return `tokens` `(B, P + N, D)` with mixed patches."""
-        grid, count = self.branch.grid_of(tokens.shape[1]), self.branch.prefix
-        return _behind(tokens, self.host.apply("mix", self.number, tokens[:, count:], grid, self.layer), count)
+        count = self.branch.prefix
+        positions = self.place.at(tokens.shape[1], count)
+        return _behind(tokens, self.host.apply("mix", self.number, tokens[:, count:], positions, self.layer), count)
 
 
 class Position(InBlock):
@@ -111,16 +142,22 @@ class Position(InBlock):
             q: `(B, heads, P + N, d)`.
             k: `(B, heads, P + N, d)`.
         """
-        grid, count = self.branch.grid_of(q.shape[-2]), self.branch.prefix
+        count = self.branch.prefix
+        positions = self.place.at(q.shape[-2], count)
         patches = q[..., count:, :], k[..., count:, :]
         bias = None
         if self.biases:
-            bias = self.host.apply("bias", self.number, patches[0], grid, self.layer)
+            bias = self.host.apply("bias", self.number, patches[0], positions, self.layer)
             bias = F.pad(bias, (count, 0, count, 0)) if count else bias
         if self.rotates:
-            turned_q, turned_k = self.host.apply("rotate", self.number, *patches, grid, self.layer)
+            turned_q, turned_k = self.host.apply("rotate", self.number, *patches, positions, self.layer)
             q, k = _behind(q, turned_q, count), _behind(k, turned_k, count)
         return q, k, bias
+
+    def own(self, value: Tensor, nothing: float | Tensor = 0.0) -> Tensor:
+        """Scale a part of the model's own encoding by its strength, towards what means nothing."""
+        scaled: Tensor = self.host.apply("scale_own", value, nothing)
+        return scaled
 
 
 class Attend(Hook):
@@ -140,6 +177,22 @@ class Attend(Hook):
 def _behind(tokens: Tensor, patches: Tensor, count: int) -> Tensor:
     """Concatenate the first `count` of `tokens` and `patches`."""
     return torch.cat((tokens[..., :count, :], patches), dim=-2) if count else patches
+
+
+def entrances(block: nn.Module) -> list[nn.Module]:
+    """Return the modules that see the input of a block: itself, and its norms.
+
+    transformers checkpoints the `forward` of a block, so that only hooks inside run again.
+    """
+    return [block, *(child for child in block.children() if "norm" in type(child).__name__.lower())]
+
+
+def show_own_table(branch: Branch) -> None:
+    """Remove the scaled table that hides the model's own, if there is one."""
+    if branch.table is not None:
+        module, name = branch.table
+        if name in module._parameters or name in module._buffers:
+            module.__dict__.pop(name, None)
 
 
 def remove_hooks(module: nn.Module) -> None:

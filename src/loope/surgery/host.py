@@ -14,6 +14,7 @@ from loope.core.errors import LoopeError
 from loope.core.grid import Grid
 from loope.encoders.resample import resample
 from loope.surgery.adapters.base import Adapter, Branch, Slot
+from loope.surgery.place import Place
 
 
 class Idle(nn.Parameter):
@@ -52,6 +53,7 @@ class Host:
         taken: slots that were emptied, by the name under which the attachment stores their value.
         frozen: parameters that `freeze_backbone` froze.
         note: a note on the initial accuracy, for the report.
+        places: where the patches of each branch are in the current forward pass.
     """
 
     adapter: Adapter
@@ -60,6 +62,10 @@ class Host:
     taken: dict[str, tuple[Branch, Slot, Taken]] = field(default_factory=dict)
     frozen: list[nn.Parameter] = field(default_factory=list)
     note: str | None = None
+    places: list[Place] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.places = [Place() for _ in self.branches]
 
     def apply(self, step: str, *args: Any) -> Any:
         """Call `model.loope`, which may be a wrapper: PEFT replaces it for `modules_to_save`."""

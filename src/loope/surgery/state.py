@@ -8,14 +8,27 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from loope.core.errors import LoopeError, require, told
 from loope.core.grid import Grid
 from loope.encoders import PositionalEncoder
+from loope.encoders.base import mask
+from loope.positions import Positions
 from loope.surgery import specs
 from loope.surgery.adapters.base import Branch
-from loope.surgery.hooks import AddToPatches, AddToPrefix, Attend, MixAfterBlock, Position, remove_hooks
+from loope.surgery.hooks import (
+    AddToPatches,
+    AddToPrefix,
+    Attend,
+    EnterBlock,
+    MixAfterBlock,
+    Position,
+    RestoreOwnTable,
+    ScaleOwnTable,
+    entrances,
+    remove_hooks,
+    show_own_table,
+)
 from loope.surgery.host import Host, fit_table, give_back, keep, take, zeros_for
 
 T = TypeVar("T")
@@ -35,6 +48,9 @@ class Attachment(nn.Module):
         spec: the arguments of `attach`, for checkpoints.
     """
 
+    strength: Tensor | None  # of the encoders, between 0 and 1; None stands for 1
+    own_strength: Tensor | None  # of the model's own encoding
+
     def __init__(self, host: Host, encoders: Sequence[Sequence[PositionalEncoder]], spec: specs.Spec):
         super().__init__()
         self.host = host  # a plain attribute, so that the model's modules are not registered twice
@@ -44,6 +60,9 @@ class Attachment(nn.Module):
         self.own = nn.Module()
         self.spec = spec
         self.register_buffer(HINT, torch.empty(0))
+        self.strengths = (1.0, 1.0)  # the two buffers below as numbers
+        self.register_buffer("strength", None, persistent=False)
+        self.register_buffer("own_strength", None, persistent=False)
 
     @property
     def branches(self) -> list[Branch]:
@@ -67,48 +86,76 @@ class Attachment(nn.Module):
         encoders: list[PositionalEncoder] = list(self.encoders[number])  # type: ignore[call-overload]
         return encoders if hook is None else [encoder for encoder in encoders if hook in encoder.hooks()]
 
-    def forward(self, step: str, number: int, *args: Any) -> Any:
-        """Run one of the methods below for a branch.
+    def forward(self, step: str, *args: Any) -> Any:
+        """Run one of the methods below.
 
         Hooks call the module instead of the method, so that a wrapper such as PEFT's can choose the active one.
         """
-        return getattr(self, step)(number, *args)
+        return getattr(self, step)(*args)
 
-    def add_to_patches(self, number: int, tokens: Tensor, images: Tensor, grid: Grid) -> Tensor:
+    def refined(self, number: int, images: Any, positions: Positions) -> list[Positions]:
+        """Return the positions of the patches for each encoder, refined by the images for those that act in blocks."""
+        return [
+            positions if "embed" in encoder.hooks() else encoder.refine_positions(images, positions)
+            for encoder in self.encoders_of(number)
+        ]
+
+    def add_to_patches(self, number: int, tokens: Tensor, images: Any, positions: Sequence[Positions]) -> Tensor:
         """Add the additive encoders' output to `tokens` `(B, N, D)` or `(B, h, w, D)`."""
-        encoders, side = self.encoders_of(number, "embed"), self.branches[number].patch_size
-        missing = [grid[axis] * side - images.shape[axis - 2] for axis in (0, 1)]
-        if encoders and any(missing):
-            images = F.pad(images, (0, missing[1], 0, missing[0]))
-        for encoder in encoders:
-            tokens = tokens + encoder.embed(images, grid).view(-1, *tokens.shape[1:])
+        for encoder, place in self._with("embed", number, positions):
+            tokens = tokens + self._scaled(encoder.embed(images, place)).view(-1, *tokens.shape[1:])
         return tokens
 
     def add_to_prefix(self, number: int, prefix: Tensor) -> Tensor:
         """Add the learned vectors to the prefix tokens `(B, P, D)`."""
-        vectors: Tensor = self.prefixes[self.branches[number].name]
-        return prefix + vectors
+        return prefix + self._scaled(self.prefixes[self.branches[number].name])
 
-    def mix(self, number: int, patches: Tensor, grid: Grid, layer: int) -> Tensor:
+    def mix(self, number: int, patches: Tensor, positions: Sequence[Positions], layer: int) -> Tensor:
         """Apply the conditional encoders to the patch tokens `(B, N, D)` after a block."""
-        for encoder in self.encoders_of(number, "mix"):
+        for encoder, place in self._with("mix", number, positions):
             if encoder.mixes_after(layer):
-                patches = encoder.mix(patches, grid, layer)
+                mixed = encoder.mix(patches, place, layer)
+                patches = mixed if self.strength is None else patches.lerp(mixed, self.strength.to(patches.dtype))
         return patches
 
-    def bias(self, number: int, q: Tensor, grid: Grid, layer: int) -> Tensor:
+    def bias(self, number: int, q: Tensor, positions: Sequence[Positions], layer: int) -> Tensor:
         """Return the sum of the biases for queries `(B, heads, N, d)` of patches."""
-        first, *others = self.encoders_of(number, "bias")
-        total = first.bias(q, grid, layer)
-        for encoder in others:
-            total = total + encoder.bias(q, grid, layer)
-        return total
+        biases = []
+        for encoder, place in self._with("bias", number, positions):
+            bias = encoder.bias(q, place, layer)
+            if self.strength is not None:
+                # What an encoder hides at full strength is seen with weight 1 - t; other images stay hidden.
+                hidden = torch.log1p(-self.strength).to(bias.dtype)
+                bias = mask(torch.where(bias.isneginf(), hidden, bias * self.strength), place)
+            biases.append(bias)
+        return sum(biases[1:], start=biases[0])
 
-    def rotate(self, number: int, q: Tensor, k: Tensor, grid: Grid, layer: int) -> tuple[Tensor, Tensor]:
+    def rotate(
+        self, number: int, q: Tensor, k: Tensor, positions: Sequence[Positions], layer: int
+    ) -> tuple[Tensor, Tensor]:
         """Rotate queries and keys `(B, heads, N, d)` of patches."""
-        for encoder in self.encoders_of(number, "rotate"):
-            q, k = encoder.rotate(q, k, grid, layer)
+        for encoder, place in self._with("rotate", number, positions):
+            if self.strength is None:
+                q, k = encoder.rotate(q, k, place, layer)
+            else:
+                q, k = encoder.rotate_partly(q, k, place, layer, self.strength)
         return q, k
+
+    def scale_own(self, value: Tensor, nothing: float | Tensor = 0.0) -> Tensor:
+        """Return a part of the model's own encoding at its strength: `nothing` at 0, `value` at 1."""
+        if self.own_strength is None:
+            return value
+        return torch.lerp(torch.zeros_like(value) + nothing, value, self.own_strength.to(value.dtype))
+
+    def _scaled(self, vectors: Tensor) -> Tensor:
+        return vectors if self.strength is None else vectors * self.strength
+
+    def _with(
+        self, hook: str, number: int, positions: Sequence[Positions]
+    ) -> list[tuple[PositionalEncoder, Positions]]:
+        """Return the encoders of a branch that implement a hook, with their positions."""
+        pairs = zip(self.encoders_of(number), positions, strict=True)
+        return [(encoder, place) for encoder, place in pairs if hook in encoder.hooks()]
 
     def set_aside(self) -> None:
         """Move the model's own encoding to `self.own`, where it is unused; zeros replace a table."""
@@ -142,19 +189,28 @@ class Attachment(nn.Module):
         """Register the hooks in the model."""
         host = self.host
         for number, branch in enumerate(self.branches):
-            branch.patch_embed.register_forward_hook(AddToPatches(host, number), prepend=True)
+            branch.patch_embed.register_forward_hook(AddToPatches(host, number), prepend=True, with_kwargs=True)
             if branch.name in self.prefixes and branch.entry is not None:
                 branch.entry.register_forward_pre_hook(AddToPrefix(host, number))
             mixing = self.encoders_of(number, "mix")
             rotates, biases = (bool(self.encoders_of(number, hook)) for hook in ("rotate", "bias"))
+            fades = self.own_strength is not None and self.spec["keep_own"]
+            if fades and branch.table is not None and branch.table.value is not None:
+                branch.patch_embed.register_forward_pre_hook(ScaleOwnTable(host, number))
+                branch.blocks[0].register_forward_pre_hook(RestoreOwnTable(host, number))
             for layer, (block, attention) in enumerate(zip(branch.blocks, branch.attentions, strict=True)):
+                if rotates or biases or mixing:
+                    for module in entrances(block):
+                        module.register_forward_pre_hook(EnterBlock(host, number, layer), prepend=True)
                 if any(encoder.mixes_after(layer) for encoder in mixing):
                     block.register_forward_hook(MixAfterBlock(host, number, layer), prepend=True)
-                if rotates or biases:
+                if rotates or biases or (fades and branch.own):
                     attention.forward = Attend(attention, Position(host, number, layer, rotates, biases))
 
     def unwire(self) -> None:
         """Remove the hooks from the model."""
+        for branch in self.branches:
+            show_own_table(branch)
         for module in self.host.adapter.model.modules():
             remove_hooks(module)
 
@@ -166,11 +222,33 @@ class Attachment(nn.Module):
 
     def get_extra_state(self) -> Tensor:
         """Return the spec as bytes: part of every state dict, but not a buffer that weight averaging would change."""
-        return specs.to_bytes({**self.spec, "own_size": list(self.own_size)})
+        return specs.to_bytes({**self.saved_spec, "own_size": list(self.own_size)})
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Check that the checkpoint is of the same attachment."""
-        specs.require_same(self.spec, specs.from_bytes(state))
+        """Check that the checkpoint is of the same attachment, and take its strengths."""
+        theirs = specs.from_bytes(state)
+        specs.require_same(self.spec, theirs)
+        self.set_strengths(*theirs.get("strengths", (1.0, 1.0)))
+
+    @property
+    def saved_spec(self) -> specs.Spec:
+        """Return the arguments of `attach`, and the strengths if they were set."""
+        return self.spec if self.strengths == (1.0, 1.0) else {**self.spec, "strengths": list(self.strengths)}
+
+    def set_strengths(self, strength: float, own: float) -> None:
+        """Set how strongly the encoders and the model's own encoding act; 1 and 1 at the start."""
+        self.strengths = float(strength), float(own)
+        for name, value in zip(("strength", "own_strength"), self.strengths, strict=True):
+            buffer = getattr(self, name)
+            if buffer is None and value != 1:
+                setattr(self, name, torch.tensor(value, device=self._device()))
+                self.unwire()
+                self.wire()  # the own encoding's hooks are only there when needed
+            elif buffer is not None:
+                buffer.fill_(value)  # in place: compiled code sees the new value
+
+    def _device(self) -> torch.device:
+        return next(self.branches[0].patch_embed.parameters()).device
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         state_dict.setdefault(prefix + HINT, getattr(self, HINT))  # missing in older files

@@ -32,11 +32,14 @@ def attend(
     opening = gate(x).sigmoid() if gate is not None else None
     q, k, v = project(attention, x)
     if rope is not None:
+        rope = own_rotation_at_strength(position, rope)
         q, k = (_own_rotation(attention, each, rope).type_as(v) for each in (q, k))
     q, k, bias = position(q, k)
     if getattr(attention, "relative_position_bias_table", None) is not None:
-        bias = add_masks(bias, attention._get_rel_pos_bias())
-    bias = add_masks(add_masks(bias, shared_rel_pos_bias), attn_mask)
+        bias = add_masks(bias, position.own(attention._get_rel_pos_bias()))
+    if shared_rel_pos_bias is not None:
+        bias = add_masks(bias, position.own(shared_rel_pos_bias))
+    bias = add_masks(bias, attn_mask)
     dropout = attention.attn_drop.p if attention.training else 0.0
     mixed = join_heads(F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout).transpose(1, 2))
     mixed = attention.norm(mixed) if hasattr(attention, "norm") else mixed
@@ -108,6 +111,13 @@ def _additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.zeros_like(mask, dtype=dtype if dtype.is_floating_point else torch.float32).masked_fill(
         ~mask, float("-inf")
     )
+
+
+def own_rotation_at_strength(position: PositionCall, rope: Tensor) -> Tensor:
+    """Scale timm's sines and cosines, concatenated, towards no rotation."""
+    half = rope.shape[-1] // 2
+    nothing = torch.cat((rope.new_zeros(half), rope.new_ones(half)))
+    return position.own(rope, nothing)
 
 
 def _heads(x: Tensor, attention: Any) -> Tensor:

@@ -7,16 +7,17 @@ Add `attend` for encoders that act in attention, `set_geometry` for other resolu
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from loope.core.errors import LoopeError, require, unknown
-from loope.core.grid import Grid
+from loope.core.grid import Grid, as_grid
 from loope.core.plugins import import_plugin, plugin_names
+from loope.positions import Positions
 
 
 class Slot(NamedTuple):
@@ -66,13 +67,6 @@ class Branch:
     entry: nn.Module | None = None
     own: Sequence[Slot] = ()
     name: str = "patches"
-    # Grids seen so far, by number of patches: attention sees tokens only, also when a checkpointed block is recomputed
-    # in the backward pass. Two grids with equally many patches in one such backward pass cannot be distinguished.
-    met: dict[int, Grid] = field(default_factory=dict)
-    latest: int = 0
-
-    def __post_init__(self) -> None:
-        self.meet(self.grid)
 
     @property
     def pixels(self) -> Grid:
@@ -83,22 +77,6 @@ class Branch:
     def slots(self) -> list[Slot]:
         """Return all slots of the model's own encoding."""
         return [*([self.table] if self.table else []), *self.own]
-
-    def meet(self, grid: Grid) -> None:
-        """Remember the grid of the current images."""
-        self.met[grid.size] = grid
-        self.latest = grid.size
-
-    def grid_of(self, tokens: int) -> Grid:
-        """Return the grid of a sequence of `tokens` tokens, prefix included."""
-        tokens = operator.index(tokens)  # shapes are tensors while tracing
-        patches = tokens - self.prefix
-        if patches not in self.met:
-            raise LoopeError(
-                f"Expected {self.prefix} prefix and {sorted(self.met)} patch tokens, got {tokens} in "
-                "all; encoders that act in blocks cannot be used where tokens are dropped or added on the way."
-            )
-        return self.met[patches]
 
 
 class PositionCall(Protocol):
@@ -115,6 +93,11 @@ class PositionCall(Protocol):
             Queries and keys of the same shapes, and a bias `(1 or B, heads, P + N, P + N)` to add to the scaled scores,
             or None.
         """
+        ...
+
+    def own(self, value: Tensor, nothing: float | Tensor = 0.0) -> Tensor:
+        """Scale a part of the model's own encoding (a bias, rotations) by its strength, towards `nothing`."""
+        ...
 
 
 class Adapter:
@@ -143,6 +126,26 @@ class Adapter:
     def branches(self) -> list[Branch]:
         """Return the model's sequences of patch tokens."""
         raise LoopeError(f"{type(self).__name__} must describe its model: define `branches`.")
+
+    def positions(self, branch: Branch, tokens: Tensor, *args: Any, **kwargs: Any) -> tuple[Any, Positions]:
+        """Return the images and the positions of their patches.
+
+        Args:
+            branch: one of `branches()`.
+            tokens: what the patch embedding returned, `(B, N, D)` or `(B, h, w, D)`.
+            args: what it was called with; by default the images come first.
+            kwargs: what it was called with.
+        """
+        images: Tensor = args[0]
+        # Rounded up: a model that accepts other sizes pads the image; others have raised by now.
+        grid = as_grid([-(-length // branch.patch_size) for length in images.shape[-2:]])
+        if tokens.shape[1:-1].numel() != grid.size:
+            raise LoopeError(
+                f"Expected {grid} patches of an image of {images.shape[-2]}x{images.shape[-1]} pixels, got tokens of "
+                f"shape {tuple(tokens.shape)}; use a size that is a multiple of {branch.patch_size}."
+            )
+        missing = [grid[axis] * branch.patch_size - images.shape[axis - 2] for axis in (0, 1)]
+        return F.pad(images, (0, missing[1], 0, missing[0])) if any(missing) else images, Positions((grid,))
 
     def attend(self, attention: nn.Module, position: PositionCall, *args: Any, **kwargs: Any) -> Any:
         """Compute `attention.forward(*args, **kwargs)` with `q, k, bias = position(q, k)` before the scores.
@@ -200,6 +203,9 @@ class WrapperAdapter(Adapter):
 
     def branches(self) -> list[Branch]:
         return self.inside.branches()
+
+    def positions(self, branch: Branch, tokens: Tensor, *args: Any, **kwargs: Any) -> tuple[Any, Positions]:
+        return self.inside.positions(branch, tokens, *args, **kwargs)
 
     def attend(self, attention: nn.Module, position: PositionCall, *args: Any, **kwargs: Any) -> Any:
         return self.inside.attend(attention, position, *args, **kwargs)

@@ -1,0 +1,65 @@
+"""Where the patches of the current forward pass are, from the patch embedding to the last block."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from loope.core.errors import LoopeError
+from loope.positions import Positions
+
+
+class Place:
+    """The positions of one branch's patches, one entry for each encoder, since encoders may refine them.
+
+    Set at the patch embedding and read in the blocks. A checkpointed block runs again in the backward pass, when other
+    images may have passed since; it is then recognized by the memory of its input.
+    """
+
+    def __init__(self) -> None:
+        self.positions: tuple[Positions, ...] = ()
+        self.given: Positions | None = None  # by `use_positions`
+        self._inputs: dict[StorageWeakRef, tuple[Positions, ...]] = {}
+
+    @property
+    def length(self) -> int:
+        """Return the number of patches in a row."""
+        return self.positions[0].length if self.positions else 0
+
+    def set(self, positions: Sequence[Positions]) -> None:
+        """Set the positions of a new batch."""
+        self.positions = tuple(positions)
+        if not torch.compiler.is_compiling():  # compiled code must not depend on what ran before
+            self._inputs = {ref: each for ref, each in self._inputs.items() if not ref.expired()}  # type: ignore[no-untyped-call]
+
+    def enter(self, tokens: Tensor) -> None:
+        """Note that a block starts on `tokens`; restore their positions if it is run again for the backward pass."""
+        if torch.compiler.is_compiling() or torch.is_inference_mode_enabled():
+            return
+        try:
+            ref = StorageWeakRef(tokens.untyped_storage())  # type: ignore[no-untyped-call]
+        except (RuntimeError, NotImplementedError):  # tensors without storage, of function transforms
+            return
+        # As torch.utils.checkpoint does it: -1 outside of a backward pass.
+        if torch._C._current_graph_task_id() == -1:
+            self._inputs[ref] = self.positions
+        else:
+            # Blocks after the first of a checkpointed segment have inputs of their own, and keep its positions.
+            self.positions = self._inputs.get(ref, self.positions)
+
+    def at(self, tokens: int, prefix: int) -> tuple[Positions, ...]:
+        """Return the positions, after a check of the number of tokens, prefix included."""
+        if not self.positions or tokens - prefix != self.length:
+            expected = f"{prefix} prefix and {self.length} patch tokens" if self.positions else "a patch embedding"
+            raise LoopeError(
+                f"Expected {expected}, got {tokens} tokens in all; encoders that act in blocks cannot be used where "
+                "tokens are dropped or added on the way."
+            )
+        return self.positions
+
+    def __reduce__(self) -> Any:
+        return Place, ()  # copies start empty: their blocks have not run yet
