@@ -132,18 +132,46 @@ class Position(InBlock):
         return q, k, bias
 
 
-class Attend(Hook):
-    """Replaces an attention module's `forward` by the same computation with positions."""
+class Forward(Hook):
+    """Base class of hooks that replace the `forward` of one module.
+
+    Args:
+        host: the model.
+        number: index of the branch.
+        module: the module.
+    """
+
+    def __init__(self, host: Host, number: int, module: nn.Module):
+        super().__init__(host, number)
+        self.module = module
+        self.previous = module.__dict__.get("forward")  # another library's patch, restored by `remove_hooks`
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what the module returns."""
+        raise NotImplementedError
+
+
+class Attend(Forward):
+    """Computes an attention module's output with positions."""
 
     def __init__(self, attention: nn.Module, position: Position):
-        super().__init__(position.host, position.number)
-        self.attention = attention
+        super().__init__(position.host, position.number, attention)
         self.position = position
-        self.previous = attention.__dict__.get("forward")  # another library's patch, restored by `remove_hooks`
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the attention module returns."""
-        return self.host.adapter.attend(self.attention, self.position, *args, **kwargs)
+        return self.host.adapter.attend(self.module, self.position, *args, **kwargs)
+
+
+class DropPatches(Forward):
+    """Drops patches as the model's module does, and their positions with them."""
+
+    def __call__(self, tokens: Tensor) -> Any:
+        """Return what the module returns."""
+        result, kept = self.host.adapter.drop(self.module, tokens)
+        if kept is not None:
+            self.place.take(kept)
+        return result
 
 
 def _behind(tokens: Tensor, patches: Tensor, count: int) -> Tensor:
@@ -157,7 +185,7 @@ def remove_hooks(module: nn.Module) -> None:
         for key in [key for key, hook in hooks.items() if isinstance(hook, Hook)]:
             del hooks[key]
     patched = module.__dict__.get("forward")
-    if isinstance(patched, Attend):
+    if isinstance(patched, Forward):
         del module.forward
         if patched.previous is not None:
             module.forward = patched.previous

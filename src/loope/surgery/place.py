@@ -36,6 +36,11 @@ class Place:
         if self._inputs and not torch.compiler.is_compiling():
             self._inputs = {ref: each for ref, each in self._inputs.items() if not ref.expired()}  # type: ignore[no-untyped-call]
 
+    def take(self, index: Tensor) -> None:
+        """Keep the patches `index`, `(B, M)` int64, after others were dropped."""
+        taken = {id(each): each.taken(index) for each in self.positions}  # most encoders share one
+        self.positions = tuple(taken[id(each)] for each in self.positions)
+
     def enter(self, tokens: Tensor) -> None:
         """Note that a block starts on `tokens`; restore their positions if it is run again for the backward pass."""
         if torch.compiler.is_compiling() or torch.is_inference_mode_enabled():
@@ -57,7 +62,7 @@ class Place:
             expected = f"{prefix} prefix and {self.length} patch tokens" if self.positions else "a patch embedding"
             raise LoopeError(
                 f"Expected {expected}, got {tokens} tokens in all; encoders that act in blocks cannot be used where "
-                "tokens are dropped or added on the way."
+                "tokens are added, or dropped by other modules than the adapter's `patch_drop`."
             )
         return self.positions
 

@@ -15,7 +15,16 @@ from loope.encoders import PositionalEncoder
 from loope.positions import Positions
 from loope.surgery import specs
 from loope.surgery.adapters.base import Branch
-from loope.surgery.hooks import AddToPatches, AddToPrefix, Attend, EnterBlock, MixAfterBlock, Position, remove_hooks
+from loope.surgery.hooks import (
+    AddToPatches,
+    AddToPrefix,
+    Attend,
+    DropPatches,
+    EnterBlock,
+    MixAfterBlock,
+    Position,
+    remove_hooks,
+)
 from loope.surgery.host import Host, fit_table, give_back, keep, take, zeros_for
 
 T = TypeVar("T")
@@ -151,6 +160,8 @@ class Attachment(nn.Module):
             branch.patch_embed.register_forward_hook(AddToPatches(host, number), prepend=True, with_kwargs=True)
             if branch.name in self.prefixes and branch.entry is not None:
                 branch.entry.register_forward_pre_hook(AddToPrefix(host, number))
+            if branch.patch_drop is not None:
+                branch.patch_drop.forward = DropPatches(host, number, branch.patch_drop)
             mixing = self.encoders_of(number, "mix")
             rotates, biases = (bool(self.encoders_of(number, hook)) for hook in ("rotate", "bias"))
             for layer, (block, attention) in enumerate(zip(branch.blocks, branch.attentions, strict=True)):

@@ -49,6 +49,7 @@ class Branch:
         table: slot of the model's own additive position table `(1, P' + N, D)`, if it has one.
         table_prefix: number P' of prefix tokens in that table.
         entry: a module whose first input is all tokens, positions included; needed for `prefix="learned"`.
+        patch_drop: a module that drops patches in training, if there is one; see `Adapter.drop`.
         own: slots of the rest of the model's own encoding (bias tables, rotary modules); None must disable each.
         name: identifies the branch in reports and state dicts.
     """
@@ -65,6 +66,7 @@ class Branch:
     table: Slot | None = None
     table_prefix: int = 0
     entry: nn.Module | None = None
+    patch_drop: nn.Module | None = None
     own: Sequence[Slot] = ()
     name: str = "patches"
 
@@ -156,6 +158,19 @@ class Adapter:
         """
         raise LoopeError(f"{type(self).__name__} has no `attend`; define it for encoders that act in attention.")
 
+    def drop(self, patch_drop: nn.Module, tokens: Tensor) -> tuple[Any, Tensor | None]:
+        """Compute `patch_drop.forward(tokens)`, with the same random draws.
+
+        Args:
+            patch_drop: the branch's `patch_drop`.
+            tokens: `(B, P + N, D)`.
+
+        Returns:
+            What `patch_drop.forward` returns, and the numbers of the patches that are left, `(B, M)` int64 without
+            prefix tokens, or None if no patch was dropped.
+        """
+        raise LoopeError(f"{type(self).__name__} has no `drop`; define it for a model that drops patches.")
+
     def known_attentions(self) -> tuple[type, ...]:
         """Return the attention classes that `attend` supports; empty if it supports all."""
         return ()
@@ -204,6 +219,9 @@ class WrapperAdapter(Adapter):
 
     def attend(self, attention: nn.Module, position: PositionCall, *args: Any, **kwargs: Any) -> Any:
         return self.inside.attend(attention, position, *args, **kwargs)
+
+    def drop(self, patch_drop: nn.Module, tokens: Tensor) -> tuple[Any, Tensor | None]:
+        return self.inside.drop(patch_drop, tokens)
 
     def known_attentions(self) -> tuple[type, ...]:
         return self.inside.known_attentions()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any, ClassVar
 
-from torch import nn
+from torch import Tensor, nn
 
 from loope.core.errors import MissingPackageError, require
 from loope.core.grid import Grid, as_grid
@@ -28,6 +28,14 @@ def square(patch_size: Any) -> int:
     height, width = as_grid(patch_size, "patch_size")
     require(height == width, f"Patches must be square, got {height}x{width}.")
     return height
+
+
+def patch_drop(model: Any) -> nn.Module | None:
+    """Return the module that drops patches in training, if the model has one."""
+    from timm.layers.patch_dropout import PatchDropout, PatchDropoutWithIndices
+
+    found = getattr(model, "patch_drop", None)
+    return found if isinstance(found, (PatchDropout, PatchDropoutWithIndices)) else None
 
 
 class BuiltByTimm(Adapter):
@@ -94,6 +102,14 @@ class TimmAdapter(BuiltByTimm):
 
     def attend(self, attention: nn.Module, position: PositionCall, *args: Any, **kwargs: Any) -> Any:
         return attentions.attend(attention, position, *args, **kwargs)
+
+    def drop(self, patch_drop: Any, tokens: Tensor) -> tuple[Any, Tensor | None]:
+        from timm.layers.patch_dropout import PatchDropoutWithIndices, patch_dropout_forward
+
+        left, kept = patch_dropout_forward(
+            tokens, patch_drop.prob, patch_drop.num_prefix_tokens, patch_drop.ordered, patch_drop.training
+        )
+        return (left, kept) if isinstance(patch_drop, PatchDropoutWithIndices) else left, kept
 
     def known_attentions(self) -> tuple[type, ...]:
         from timm.layers import Attention, AttentionRope
