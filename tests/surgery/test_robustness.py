@@ -155,13 +155,6 @@ def test_hooks_of_others_see_what_the_next_block_gets():
     assert torch.equal(seen["out"], seen["next"])
 
 
-def test_masked_image_modelling_is_refused():
-    from transformers import ViTConfig, ViTForMaskedImageModeling
-
-    with pytest.raises(loope.LoopeError, match="replaces masked patches"):
-        loope.attach(ViTForMaskedImageModeling(ViTConfig(**HF)), "gilbert")
-
-
 def test_padding_is_where_the_model_pads():
     model, seen = vit(dynamic_img_size=True, dynamic_img_pad=True).eval(), {}
     loope.attach(model, "loope")

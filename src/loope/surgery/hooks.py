@@ -39,17 +39,51 @@ class Hook:
         return self.host.places[self.number]
 
 
-class AddToPatches(Hook):
-    """After the patch embedding: notes where the patches are and applies additive encoders."""
+class AddPositions(Hook):
+    """Base class of hooks that note where the patches are and apply additive encoders."""
 
-    def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], tokens: Tensor) -> Tensor:
-        """Return `tokens` `(B, N, D)` or `(B, h, w, D)` with positions added."""
+    def add(self, tokens: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+        """Return `tokens` `(B, N, D)` or `(B, h, w, D)` with positions added.
+
+        Args:
+            tokens: the patch tokens.
+            args: what the patch embedding was called with.
+            kwargs: what the patch embedding was called with.
+        """
         images, positions = self.host.adapter.positions(self.branch, tokens, *args, **kwargs)
         if self.place.given is not None:
             positions = self.place.given
         self.place.set(self.host.apply("refined", self.number, images, positions))
         added: Tensor = self.host.apply("add_to_patches", self.number, tokens, images, self.place.positions)
         return added
+
+
+class AddToPatches(AddPositions):
+    """After the patch embedding: adds positions to the patch tokens."""
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], tokens: Tensor) -> Tensor:
+        """Return the patch tokens with positions added."""
+        return self.add(tokens, args, kwargs)
+
+
+class NoteCall(Hook):
+    """Before the patch embedding: notes its arguments for `AddAtEntry`."""
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Note what the patch embedding is called with."""
+        self.place.call = args, kwargs
+
+
+class AddAtEntry(AddPositions):
+    """Before the first block: adds positions to the patch tokens, after the model has replaced some of them."""
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the module's arguments; the first is `(B, P + N, D)` with positions added to the patches."""
+        if self.place.call is None:
+            return args  # not in a forward pass of the model
+        call, self.place.call = self.place.call, None
+        count = self.branch.prefix
+        return _behind(args[0], self.add(args[0][:, count:], *call), count), *args[1:]
 
 
 class AddToPrefix(Hook):

@@ -23,6 +23,7 @@ class Place:
     def __init__(self) -> None:
         self.positions: tuple[Positions, ...] = ()
         self.given: Positions | None = None  # by `use_positions`
+        self.call: tuple[tuple[Any, ...], dict[str, Any]] | None = None  # of the patch embedding, until `entry`
         self._inputs: dict[StorageWeakRef, tuple[Positions, ...]] = {}
 
     @property

@@ -16,12 +16,14 @@ from loope.positions import Positions
 from loope.surgery import specs
 from loope.surgery.adapters.base import Branch
 from loope.surgery.hooks import (
+    AddAtEntry,
     AddToPatches,
     AddToPrefix,
     Attend,
     DropPatches,
     EnterBlock,
     MixAfterBlock,
+    NoteCall,
     Position,
     remove_hooks,
 )
@@ -157,7 +159,11 @@ class Attachment(nn.Module):
         """Register the hooks in the model."""
         host = self.host
         for number, branch in enumerate(self.branches):
-            branch.patch_embed.register_forward_hook(AddToPatches(host, number), prepend=True, with_kwargs=True)
+            if branch.add_at_entry and branch.entry is not None:
+                branch.patch_embed.register_forward_pre_hook(NoteCall(host, number), with_kwargs=True)
+                branch.entry.register_forward_pre_hook(AddAtEntry(host, number))
+            else:
+                branch.patch_embed.register_forward_hook(AddToPatches(host, number), prepend=True, with_kwargs=True)
             if branch.name in self.prefixes and branch.entry is not None:
                 branch.entry.register_forward_pre_hook(AddToPrefix(host, number))
             if branch.patch_drop is not None:

@@ -49,6 +49,8 @@ class Branch:
         table: slot of the model's own additive position table `(1, P' + N, D)`, if it has one.
         table_prefix: number P' of prefix tokens in that table.
         entry: a module whose first input is all tokens, positions included; needed for `prefix="learned"`.
+        add_at_entry: add positions to the patches in the input of `entry`, not in the output of `patch_embed`; for
+            models that replace patches in between.
         patch_drop: a module that drops patches in training, if there is one; see `Adapter.drop`.
         own: slots of the rest of the model's own encoding (bias tables, rotary modules); None must disable each.
         name: identifies the branch in reports and state dicts.
@@ -66,6 +68,7 @@ class Branch:
     table: Slot | None = None
     table_prefix: int = 0
     entry: nn.Module | None = None
+    add_at_entry: bool = False
     patch_drop: nn.Module | None = None
     own: Sequence[Slot] = ()
     name: str = "patches"
