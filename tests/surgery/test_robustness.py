@@ -8,7 +8,7 @@ import torch
 
 import loope
 from tests.surgery.matrix import every_model
-from tests.surgery.models import CROSS, HF, images, make, predict, vit
+from tests.surgery.models import CROSS, images, make, predict, vit
 from tests.surgery.test_api import EXAMPLE
 
 

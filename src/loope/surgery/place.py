@@ -28,8 +28,8 @@ class Place:
 
     @property
     def length(self) -> int:
-        """Return the number of patches in a row."""
-        return self.positions[0].length
+        """Return the number of patches in a row; 0 before the first forward pass."""
+        return self.positions[0].length if self.positions else 0
 
     def set(self, positions: Sequence[Positions]) -> None:
         """Set the positions of a new batch."""
