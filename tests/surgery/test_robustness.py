@@ -54,7 +54,8 @@ def test_patch_embeddings_know_how_many_patches_they_make(name, attached):
         made.clear()
         predict(model, images(model, size))
         assert made == [each.num_patches for each in embeddings]
-    assert len(made) == (2 if name == "CrossViT" else 1)
+    # NaFlexVit's takes any number.
+    assert len(made) == (2 if name == "CrossViT" else 0 if name.startswith("NaFlex") else 1)
 
 
 def test_crossvit_branches_of_equal_width_are_told_apart():

@@ -53,6 +53,7 @@ class AddPositions(Hook):
         images, positions = self.host.adapter.positions(self.branch, tokens, *args, **kwargs)
         if self.place.given is not None:
             positions = self.place.given
+            images = self.host.adapter.images_at(images, self.branch, positions, *args, **kwargs)
         self.place.set(self.host.apply("refined", self.number, images, positions))
         added: Tensor = self.host.apply("add_to_patches", self.number, tokens, images, self.place.positions)
         return added

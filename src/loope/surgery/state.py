@@ -139,6 +139,7 @@ class Attachment(nn.Module):
                 value, taken = take(slot, zeros_for(branch) if slot is branch.table else None)
                 keep(self.own, key, value, taken)
                 self.host.taken[key] = (branch, slot, taken)
+        self.host.adapter.sync_own()
 
     def restore(self) -> None:
         """Move the model's own encoding back, resampled if the model was resized."""
@@ -152,6 +153,7 @@ class Attachment(nn.Module):
             if slot is branch.table:
                 fit_table(branch, old[id(branch)])
         host.taken.clear()
+        host.adapter.sync_own()
         if any(branch.grid != old[id(branch)] for branch in self.branches):
             host.adapter.set_geometry(self.branches[0].pixels)
 

@@ -53,12 +53,16 @@ class BuiltByTimm(Adapter):
             f"Can only save models made by timm.create_model, which this {type(model).__name__} was not; for others "
             "write an adapter with `describe` and `build`, or use safetensors.torch.save_model.",
         )
-        found: dict[str, Any] = {"img_size": list(size), "in_chans": self.branches()[0].channels}
+        found: dict[str, Any] = {"in_chans": self.branches()[0].channels}
         if hasattr(model, "num_classes"):
             found["num_classes"] = model.num_classes
         else:  # `features_only=True`: there is no head
             found |= {"features_only": True, "out_indices": list(model.out_indices)}
-        return {"name": name, "args": {**found, **args}}
+        return {"name": name, "args": {**found, **args, **self.size_args(size)}}
+
+    def size_args(self, size: Grid) -> dict[str, Any]:
+        """Return the arguments of `timm.create_model` for an image size."""
+        return {"img_size": list(size)}
 
     @classmethod
     def build(cls, about: dict[str, Any]) -> nn.Module:
@@ -113,8 +117,9 @@ class TimmAdapter(BuiltByTimm):
 
     def known_attentions(self) -> tuple[type, ...]:
         from timm.layers import Attention, AttentionRope
+        from timm.models.eva import EvaAttention
 
-        return Attention, AttentionRope
+        return Attention, AttentionRope, EvaAttention
 
 
 @register_adapter
@@ -128,3 +133,8 @@ class FeaturesAdapter(BuiltByTimm, WrapperAdapter):
     def inner(self) -> nn.Module:
         inner: nn.Module = self.model.model
         return inner
+
+    def size_args(self, size: Grid) -> dict[str, Any]:
+        inside: Any = self.inside
+        args: dict[str, Any] = inside.size_args(size)
+        return args

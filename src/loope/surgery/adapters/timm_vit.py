@@ -34,11 +34,6 @@ class PlainAdapter(TimmAdapter):
         if getattr(self.model, "rope", None) is not None:
             self.model.rope.update_feat_shape(list(self.model.patch_embed.grid_size))
 
-    def known_attentions(self) -> tuple[type, ...]:
-        from timm.models.eva import EvaAttention
-
-        return (*super().known_attentions(), EvaAttention)
-
 
 @register_adapter
 class BeitAdapter(TimmAdapter):
