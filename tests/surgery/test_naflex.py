@@ -77,6 +77,30 @@ def test_a_batch_of_several_sizes_is_its_images_one_at_a_time(encoder, own):
         torch.testing.assert_close(together, torch.cat(single), atol=exact, rtol=exact)
 
 
+@pytest.mark.parametrize("encoder", ["alibi2d", "irpe", "rope_mixed"])
+def test_masks_by_key_alone_and_half_precision(encoder):
+    model, batch = attached(encoder, use_key_only_attn_mask=True), loaded(pixels())
+    alone = torch.cat([predict(model, image[None]) for image in pixels()])
+    torch.testing.assert_close(predict(model, batch), alone, atol=1e-5, rtol=1e-5)
+    model.use_key_only_attn_mask = False  # rows of padding see nothing at all
+    assert predict(model.bfloat16(), cast(batch, torch.bfloat16)).isfinite().all()
+
+
+def test_one_backward_pass_through_checkpointed_batches_of_other_sizes():
+    model = attached(["irpe", "rope_mixed"]).double()
+    batches = [cast(loaded(pixels(sizes)), torch.float64) for sizes in (SIZES, [(40, 16), (8, 24)])]
+
+    def gradients() -> list[Tensor]:
+        model.zero_grad()
+        torch.cat([model(batch) for batch in batches]).square().sum().backward()
+        return [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
+
+    plain = gradients()
+    model.set_grad_checkpointing()
+    for expected, found in zip(plain, gradients(), strict=True):
+        torch.testing.assert_close(found, expected, atol=1e-9, rtol=1e-9)
+
+
 @pytest.mark.parametrize("channels_last", [True, False])
 def test_loope_sees_the_images_that_the_patches_were_cut_from(channels_last):
     model, seen = attached("loope", patchify_channels_last=channels_last), []
