@@ -83,8 +83,8 @@ class NaFlexAdapter(TimmAdapter):
         return self._images(branch, x, positions), positions
 
     def images_at(self, images: Any, branch: Branch, positions: Positions, *args: Any, **kwargs: Any) -> Any:
-        dictionary = kwargs.get("patch_coord") is not None or len(args) > 1
-        return self._images(branch, args[0], positions) if dictionary else images
+        coordinates = kwargs.get("patch_coord", args[1] if len(args) > 1 else None)
+        return images if coordinates is None else self._images(branch, args[0], positions)
 
     def _images(self, branch: Branch, patches: Tensor, positions: Positions) -> Tensor | list[Tensor] | None:
         """Put patches `(B, N, ...)` together to images `(B, C, H, W)`, or a list with one `(C, H, W)` for each grid.
