@@ -6,7 +6,7 @@ from loope.surgery.bake import bake
 from loope.surgery.checkpoint import load, save
 from loope.surgery.report import Report, report
 
-from loope.surgery.adapters import timm, timm_cait, timm_crossvit, timm_vit, transformers  # isort: skip  # they register themselves
+from loope.surgery.adapters import timm, timm_cait, timm_crossvit, timm_naflex, timm_vit, transformers  # isort: skip  # they register themselves
 
 __all__ = [
     "Adapter",
@@ -26,6 +26,7 @@ __all__ = [
     "timm",
     "timm_cait",
     "timm_crossvit",
+    "timm_naflex",
     "timm_vit",
     "transformers",
     "use_positions",

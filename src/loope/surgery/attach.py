@@ -303,7 +303,7 @@ def _copy_own_table(branch: Branch, encoder: PositionalEncoder) -> None:
     assert isinstance(encoder, Learned)  # noqa: S101  (`_check_init` has checked both)
     assert branch.table is not None  # noqa: S101
     with torch.no_grad():
-        encoder.table.copy_(branch.table.value[:, branch.table_prefix :])
+        encoder.table.copy_(branch.table.value[:, branch.table_prefix :].reshape(encoder.table.shape))
 
 
 def _add_prefix_vectors(attachment: Attachment, branch: Branch) -> None:

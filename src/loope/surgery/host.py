@@ -100,7 +100,10 @@ def fit_table(branch: Branch, old: Grid) -> None:
         return
     table, count = branch.table.value, branch.table_prefix
     with torch.no_grad():
-        moved = torch.cat((table[:, :count], resample(table[:, count:], old, branch.grid)), dim=1)
+        if table.dim() == 4:
+            moved = resample(table.flatten(1, 2), old, branch.grid).view(1, *branch.grid, -1)
+        else:
+            moved = torch.cat((table[:, :count], resample(table[:, count:], old, branch.grid)), dim=1)
     trained = isinstance(table, nn.Parameter)
     setattr(*branch.table, nn.Parameter(moved, table.requires_grad) if trained else moved)
 

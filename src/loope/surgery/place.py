@@ -23,11 +23,12 @@ class Place:
     def __init__(self) -> None:
         self.positions: tuple[Positions, ...] = ()
         self.given: Positions | None = None  # by `use_positions`
+        self.call: tuple[tuple[Any, ...], dict[str, Any]] | None = None  # of the patch embedding, until `entry`
         self._inputs: dict[StorageWeakRef, tuple[Positions, ...]] = {}
 
     @property
     def length(self) -> int:
-        """Return the number of patches in a row."""
+        """Return the number of patches in a row; 0 before the first forward pass."""
         return self.positions[0].length if self.positions else 0
 
     def set(self, positions: Sequence[Positions]) -> None:
@@ -35,6 +36,11 @@ class Place:
         self.positions = tuple(positions)
         if not torch.compiler.is_compiling():  # compiled code must not depend on what ran before
             self._inputs = {ref: each for ref, each in self._inputs.items() if not ref.expired()}  # type: ignore[no-untyped-call]
+
+    def take(self, index: Tensor) -> None:
+        """Keep the patches `index`, `(B, M)` int64, after others were dropped."""
+        taken = {id(each): each.taken(index) for each in self.positions}  # most encoders share one
+        self.positions = tuple(taken[id(each)] for each in self.positions)
 
     def enter(self, tokens: Tensor) -> None:
         """Note that a block starts on `tokens`; restore their positions if it is run again for the backward pass."""
@@ -57,7 +63,7 @@ class Place:
             expected = f"{prefix} prefix and {self.length} patch tokens" if self.positions else "a patch embedding"
             raise LoopeError(
                 f"Expected {expected}, got {tokens} tokens in all; encoders that act in blocks cannot be used where "
-                "tokens are dropped or added on the way."
+                "tokens are added, or dropped by other modules than the adapter's `patch_drop`."
             )
         return self.positions
 

@@ -17,11 +17,14 @@ from loope.positions import Positions
 from loope.surgery import specs
 from loope.surgery.adapters.base import Branch
 from loope.surgery.hooks import (
+    AddAtEntry,
     AddToPatches,
     AddToPrefix,
     Attend,
+    DropPatches,
     EnterBlock,
     MixAfterBlock,
+    NoteCall,
     Position,
     RestoreOwnTable,
     ScaleOwnTable,
@@ -169,6 +172,7 @@ class Attachment(nn.Module):
                 value, taken = take(slot, zeros_for(branch) if slot is branch.table else None)
                 keep(self.own, key, value, taken)
                 self.host.taken[key] = (branch, slot, taken)
+        self.host.adapter.sync_own()
 
     def restore(self) -> None:
         """Move the model's own encoding back, resampled if the model was resized."""
@@ -182,6 +186,7 @@ class Attachment(nn.Module):
             if slot is branch.table:
                 fit_table(branch, old[id(branch)])
         host.taken.clear()
+        host.adapter.sync_own()
         if any(branch.grid != old[id(branch)] for branch in self.branches):
             host.adapter.set_geometry(self.branches[0].pixels)
 
@@ -189,9 +194,15 @@ class Attachment(nn.Module):
         """Register the hooks in the model."""
         host = self.host
         for number, branch in enumerate(self.branches):
-            branch.patch_embed.register_forward_hook(AddToPatches(host, number), prepend=True, with_kwargs=True)
+            if branch.add_at_entry and branch.entry is not None:
+                branch.patch_embed.register_forward_pre_hook(NoteCall(host, number), with_kwargs=True)
+                branch.entry.register_forward_pre_hook(AddAtEntry(host, number))
+            else:
+                branch.patch_embed.register_forward_hook(AddToPatches(host, number), prepend=True, with_kwargs=True)
             if branch.name in self.prefixes and branch.entry is not None:
                 branch.entry.register_forward_pre_hook(AddToPrefix(host, number))
+            if branch.patch_drop is not None:
+                branch.patch_drop.forward = DropPatches(host, number, branch.patch_drop)
             mixing = self.encoders_of(number, "mix")
             rotates, biases = (bool(self.encoders_of(number, hook)) for hook in ("rotate", "bias"))
             fades = self.own_strength is not None and self.spec["keep_own"]

@@ -41,11 +41,6 @@ class HuggingFaceAdapter(Adapter):
     def branches(self) -> list[Branch]:
         config, embeddings = self.model.config, self.core.embeddings
         patches = embeddings.patch_embeddings
-        require(
-            getattr(embeddings, "mask_token", None) is None,
-            "This model replaces masked patches after the patch embedding, where positions would be lost; attach to a "
-            "model without mask token.",
-        )
         prefix = 2 if hasattr(embeddings, "distillation_token") else 1
         side = square(patches.patch_size)
         height, width = as_grid(patches.image_size, "image_size")
@@ -63,6 +58,7 @@ class HuggingFaceAdapter(Adapter):
                 table=Slot(embeddings, "position_embeddings"),
                 table_prefix=prefix,
                 entry=embeddings.dropout,
+                add_at_entry=embeddings.mask_token is not None,  # which replaces masked patches
             )
         ]
 
@@ -78,12 +74,18 @@ class HuggingFaceAdapter(Adapter):
         embeddings.patch_embeddings.num_patches = (size.height // side) * (size.width // side)
 
     def describe(self, size: Grid, args: dict[str, Any]) -> dict[str, Any]:
-        return {"class": type(self.model).__name__, "config": {**self.model.config.to_dict(), "image_size": list(size)}}
+        about = {
+            "class": type(self.model).__name__,
+            "config": {**self.model.config.to_dict(), "image_size": list(size)},
+        }
+        alone = self.core is self.model  # other classes know by themselves whether they mask patches
+        return {**about, "mask_token": True} if alone and self.core.embeddings.mask_token is not None else about
 
     @classmethod
     def build(cls, about: dict[str, Any]) -> nn.Module:
         found = _model_class(about["class"])
-        model: nn.Module = found(_config(found, about["config"]))
+        masks = {"use_mask_token": True} if about.get("mask_token") is True else {}
+        model: nn.Module = found(_config(found, about["config"]), **masks)
         return model
 
 
