@@ -97,8 +97,10 @@ class Attachment(nn.Module):
         return patches
 
     def bias(self, number: int, q: Tensor, positions: Sequence[Positions], layer: int) -> Tensor:
-        """Return the sum of the biases for queries `(B, heads, N, d)` of patches."""
-        biases = [encoder.bias(q, place, layer) for encoder, place in self._with("bias", number, positions)]
+        """Return the sum of the biases, prefix tokens included, for queries `(B, heads, N, d)` of patches."""
+        prefix = self.branches[number].prefix
+        pairs = self._with("bias", number, positions)
+        biases = [encoder.bias_with_prefix(q, place, layer, prefix) for encoder, place in pairs]
         return sum(biases[1:], start=biases[0])
 
     def rotate(
@@ -152,14 +154,15 @@ class Attachment(nn.Module):
             if branch.name in self.prefixes and branch.entry is not None:
                 branch.entry.register_forward_pre_hook(AddToPrefix(host, number))
             mixing = self.encoders_of(number, "mix")
-            rotates, biases = (bool(self.encoders_of(number, hook)) for hook in ("rotate", "bias"))
+            rotates, biases = bool(self.encoders_of(number, "rotate")), self.encoders_of(number, "bias")
+            shared = not any(encoder.reads_content or encoder.bias_per_layer for encoder in biases)
             for layer, (block, attention) in enumerate(zip(branch.blocks, branch.attentions, strict=True)):
                 if rotates or biases or mixing:
                     block.register_forward_pre_hook(EnterBlock(host, number, layer), prepend=True)
                 if any(encoder.mixes_after(layer) for encoder in mixing):
                     block.register_forward_hook(MixAfterBlock(host, number, layer), prepend=True)
                 if rotates or biases:
-                    attention.forward = Attend(attention, Position(host, number, layer, rotates, biases))
+                    attention.forward = Attend(attention, Position(host, number, layer, rotates, bool(biases), shared))
 
     def unwire(self) -> None:
         """Remove the hooks from the model."""

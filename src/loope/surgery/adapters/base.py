@@ -90,8 +90,9 @@ class PositionCall(Protocol):
             k: `(B, heads, P + N, d)`.
 
         Returns:
-            Queries and keys of the same shapes, and a bias `(1 or B, heads, P + N, P + N)` to add to the scaled scores,
-            or None.
+            Queries and keys, which may have more channels than before (so pass the scale of the scores to the kernel),
+            and a bias `(1 or B, heads, P + N, P + N)` of their dtype to add to the scaled scores, or None. Blocks may
+            share the bias: do not modify it.
         """
 
 
@@ -160,6 +161,9 @@ class Adapter:
         """Return the attention classes that `attend` supports; empty if it supports all."""
         return ()
 
+    def check_bias(self) -> None:
+        """Raise a LoopeError if the model's attention cannot add a bias to its scores; by default it can."""
+
     def set_geometry(self, size: Grid) -> None:
         """Make the model accept images of `size` pixels; `loope.resize` resamples its additive tables."""
         raise LoopeError(f"{type(self).__name__} has no `set_geometry`, so the model cannot be resized.")
@@ -207,6 +211,9 @@ class WrapperAdapter(Adapter):
 
     def known_attentions(self) -> tuple[type, ...]:
         return self.inside.known_attentions()
+
+    def check_bias(self) -> None:
+        self.inside.check_bias()
 
     def set_geometry(self, size: Grid) -> None:
         self.inside.set_geometry(size)
