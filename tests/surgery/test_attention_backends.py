@@ -135,6 +135,16 @@ class TestOneBias:
         assert len({mask.data_ptr() for mask in masks}) == 1
         assert masks[0].shape == (1, 3, 21, 21)
 
+    def test_blocks_of_a_baked_model_share_one_tensor(self, masks):
+        model = loope.attach(make("ViT, registers"), "alibi2d")
+        expected = predict(model)
+        loope.bake(model, (32, 32))
+        masks.clear()
+        assert torch.equal(predict(model), expected)
+        predict(model)
+        assert len({mask.data_ptr() for mask in masks}) == 1
+        assert len(masks) == 4
+
     def test_blocks_share_the_sum_of_two(self, masks):
         loope.register_encoder("twice", replace=True)(type("Twice", (loope.encoders.alibi2d.Alibi2d,), {}))
         model = loope.attach(make("ViT"), ["alibi2d", "twice"])

@@ -29,7 +29,7 @@ class Place:
     @property
     def length(self) -> int:
         """Return the number of patches in a row."""
-        return self.positions[0].length
+        return self.positions[0].length if self.positions else 0
 
     def set(self, positions: Sequence[Positions]) -> None:
         """Set the positions of a new batch."""
