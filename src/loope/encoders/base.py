@@ -12,6 +12,7 @@ from loope.core.errors import LoopeError, require
 from loope.core.grid import Grid, GridLike, as_grid, as_size
 from loope.core.registry import Registry
 from loope.encoders.constants import Constants
+from loope.encoders.masks import ScoreMod, pad_prefix
 from loope.positions import Positions, PositionsLike, as_positions
 
 MOST_DIM = 2**20  # width of tokens
@@ -38,6 +39,8 @@ class PositionalEncoder(nn.Module):
     paper: ClassVar[str] = ""
     # Whether the output may depend on images, tokens or queries; False means that it depends on the grid alone.
     reads_content: bool = True
+    # Whether `bias` may differ between blocks; False lets a forward pass compute it once for all of them.
+    bias_per_layer: bool = True
     # Default positions of class and register tokens in `attach`: "none", or "learned" vectors.
     prefix: str = "none"
     _anchor: Tensor
@@ -85,6 +88,31 @@ class PositionalEncoder(nn.Module):
         An attached encoder without `embed` sees the images here only. `embed` gets positions that are not refined.
         """
         return positions
+
+    def bias_with_prefix(self, q: Tensor, positions: Positions, layer: int, prefix: int) -> Tensor:
+        """Return `bias` with zeros for prefix tokens before the patches, `(1 or B, heads, P + N, P + N)`.
+
+        The tensor may be shared between blocks and forward passes: do not modify it.
+
+        Args:
+            q: queries of the patches, `(B, heads, N, d)`.
+            positions: where the patches are.
+            layer: the block.
+            prefix: number P of prefix tokens.
+        """
+        return pad_prefix(self.bias(q, positions, layer), positions, prefix)
+
+    def score_mod(self, positions: PositionsLike, layer: int = 0, *, prefix: int = 0) -> ScoreMod:
+        """Return the bias as a `score_mod` of `torch.nn.attention.flex_attention`, without an N x N matrix.
+
+        Like the bias, it hides padding and the other images of a packed sequence.
+
+        Args:
+            positions: where the patches are.
+            layer: the block.
+            prefix: number P of tokens before the patches, which the bias does not affect.
+        """
+        raise LoopeError(f"{self.name!r} has no `score_mod`; only biases that do not depend on the queries have one.")
 
     def mixes_after(self, layer: int) -> bool:
         """Return whether `mix` acts after block `layer`."""
@@ -136,23 +164,23 @@ class PositionalEncoder(nn.Module):
         """Return the dtype of constants and coordinates: the encoder's, but at least float32."""
         return torch.promote_types(self.dtype, torch.float32)
 
-    def constant(self, what: str, grid: Grid) -> Tensor:
-        """Return the result of the method `what` for a grid, on this encoder's device, cached per grid.
+    def constant(self, what: str, grid: Grid, *more: Any, dtype: torch.dtype | None = None) -> Tensor:
+        """Return the result of the method `what` for a grid and `more`, on this encoder's device, cached.
 
         Floating-point results are float32 even in a half-precision encoder (float64 in a float64 one): in bfloat16,
-        indices above 256 are not all distinct. They are not part of the state dict.
+        indices above 256 are not all distinct. `dtype` overrides that. They are not part of the state dict.
         """
         height, width = as_grid(grid)  # plain integers, where a compiler has symbols
-        made: Tensor = self._constant(id(self), what, height, width, self._anchor.device, self.wide)
+        made: Tensor = self._constant(id(self), what, height, width, self._anchor.device, dtype or self.wide, *more)
         return made
 
     # Compilers call this while tracing and keep the result. `owner` is for their guards: two encoders of one class
     # share the traced code, but not the result.
     @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
     def _constant(
-        self, owner: int, what: str, height: int, width: int, device: torch.device, dtype: torch.dtype
+        self, owner: int, what: str, height: int, width: int, device: torch.device, dtype: torch.dtype, *more: Any
     ) -> Tensor:
-        return self._constants.get(getattr(self, what), Grid(height, width), device, dtype)
+        return self._constants.get(getattr(self, what), Grid(height, width), device, dtype, *more)
 
     def per_patch(self, what: str, positions: Positions) -> Tensor:
         """Return a constant with a value for each cell, for each patch: `(cells, ...)` becomes `(1 or B, N, ...)`.
@@ -222,12 +250,6 @@ class StaticTable(PositionalEncoder):
     def _vectors(self, points: Tensor, sizes: Tensor) -> Tensor:
         """Return the vectors at `points` `(1 or B, N, 2)` in grids of `sizes` (broadcastable): `(1 or B, N, D)`."""
         raise NotImplementedError
-
-
-def mask(bias: Tensor, positions: Positions) -> Tensor:
-    """Set `bias` `(1 or B, heads, N, N)` to -inf between images of a packed sequence and at padding."""
-    visible = positions.visible()
-    return bias if visible is None else bias.masked_fill(~visible[:, None], float("-inf"))
 
 
 Encoder = TypeVar("Encoder", bound=type[PositionalEncoder])

@@ -283,6 +283,8 @@ def _check_fit(adapter: Adapter, branch: Branch, encoders: Sequence[PositionalEn
                 f"{encoder.name!r} acts in attention, and that of this model ({' '.join(strange) or 'no `attend`'}) is "
                 "not known from the inside; additive and conditional encoders can be attached.",
             )
+        if "bias" in encoder.hooks():
+            adapter.check_bias()
         if "mix" in encoder.hooks():
             require(
                 any(encoder.mixes_after(layer) for layer in range(len(branch.blocks))),

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from loope.encoders.masks import require_unpacked
+from loope.positions import Positions
 from loope.surgery.adapters.base import Branch
 from loope.surgery.host import Host
 from loope.surgery.place import Place
@@ -54,6 +56,7 @@ class AddPositions(Hook):
         if self.place.given is not None:
             positions = self.place.given
             images = self.host.adapter.images_at(images, self.branch, positions, *args, **kwargs)
+        require_unpacked(positions, self.branch.prefix)
         self.place.set(self.host.apply("refined", self.number, images, positions))
         added: Tensor = self.host.apply("add_to_patches", self.number, tokens, images, self.place.positions)
         return added
@@ -163,12 +166,14 @@ class Position(InBlock):
         layer: index of the block.
         rotates: whether any encoder is rotary.
         biases: whether any encoder adds a bias.
+        shared: whether the bias is the same in all blocks.
     """
 
-    def __init__(self, host: Host, number: int, layer: int, rotates: bool, biases: bool):
+    def __init__(self, host: Host, number: int, layer: int, rotates: bool, biases: bool, shared: bool):
         super().__init__(host, number, layer)
         self.rotates = rotates
         self.biases = biases
+        self.shared = shared
 
     def __call__(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """Rotate queries and keys, and sum the biases; prefix tokens are not affected.
@@ -180,10 +185,7 @@ class Position(InBlock):
         count = self.branch.prefix
         positions = self.place.at(q.shape[-2], count)
         patches = q[..., count:, :], k[..., count:, :]
-        bias = None
-        if self.biases:
-            bias = self.host.apply("bias", self.number, patches[0], positions, self.layer)
-            bias = F.pad(bias, (count, 0, count, 0)) if count else bias
+        bias = self._bias(patches[0], positions) if self.biases else None
         if self.rotates:
             turned_q, turned_k = self.host.apply("rotate", self.number, *patches, positions, self.layer)
             q, k = _behind(q, turned_q, count), _behind(k, turned_k, count)
@@ -193,6 +195,18 @@ class Position(InBlock):
         """Scale a part of the model's own encoding by its strength, towards what means nothing."""
         scaled: Tensor = self.host.apply("scale_own", value, nothing)
         return scaled
+
+    def _bias(self, q: Tensor, positions: tuple[Positions, ...]) -> Tensor:
+        """Return the bias in the dtype of `q`; if all blocks share it, the one that an earlier block computed."""
+        # A compiler recognizes equal computations by itself, and must not let tensors escape from its graph.
+        shared = self.shared and not torch.compiler.is_compiling()
+        bias = self.place.kept(positions, q) if shared else None
+        if bias is None:
+            bias = self.host.apply("bias", self.number, q, positions, self.layer).to(q.dtype)
+        if shared:
+            last = self.layer == len(self.branch.blocks) - 1
+            self.place.keep(positions, None if last else bias)
+        return bias
 
 
 class Forward(Hook):
@@ -238,8 +252,11 @@ class DropPatches(Forward):
 
 
 def _behind(tokens: Tensor, patches: Tensor, count: int) -> Tensor:
-    """Concatenate the first `count` of `tokens` and `patches`."""
-    return torch.cat((tokens[..., :count, :], patches), dim=-2) if count else patches
+    """Concatenate the first `count` of `tokens`, with zeros in the channels that only `patches` have, and `patches`."""
+    if not count:
+        return patches
+    first, more = tokens[..., :count, :], patches.shape[-1] - tokens.shape[-1]
+    return torch.cat((F.pad(first, (0, more)) if more else first, patches), dim=-2)
 
 
 def entrances(block: nn.Module) -> list[nn.Module]:

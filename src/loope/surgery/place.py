@@ -24,6 +24,7 @@ class Place:
         self.positions: tuple[Positions, ...] = ()
         self.given: Positions | None = None  # by `use_positions`
         self.call: tuple[tuple[Any, ...], dict[str, Any]] | None = None  # of the patch embedding, until `entry`
+        self._bias: tuple[tuple[Positions, ...], Tensor] | None = None  # of the current forward pass, for all blocks
         self._inputs: dict[StorageWeakRef, tuple[Positions, ...]] = {}
 
     @property
@@ -34,6 +35,7 @@ class Place:
     def set(self, positions: Sequence[Positions]) -> None:
         """Set the positions of a new batch."""
         self.positions = tuple(positions)
+        self._bias = None
         if not torch.compiler.is_compiling():  # compiled code must not depend on what ran before
             self._inputs = {ref: each for ref, each in self._inputs.items() if not ref.expired()}  # type: ignore[no-untyped-call]
 
@@ -66,6 +68,18 @@ class Place:
                 "tokens are added, or dropped by other modules than the adapter's `patch_drop`."
             )
         return self.positions
+
+    def keep(self, positions: tuple[Positions, ...], bias: Tensor | None) -> None:
+        """Keep the bias of these positions for the next blocks, or none."""
+        # One with gradients belongs to the block that computed it: a checkpointed block computes it again.
+        self._bias = None if bias is None or bias.requires_grad else (positions, bias)
+
+    def kept(self, positions: tuple[Positions, ...], q: Tensor) -> Tensor | None:
+        """Return the bias that was kept, if it is of these positions and fits the queries, else None."""
+        if self._bias is None or self._bias[0] is not positions:
+            return None
+        bias = self._bias[1]
+        return bias if (bias.dtype, bias.device) == (q.dtype, q.device) else None
 
     def __reduce__(self) -> Any:
         return Place, ()  # copies start empty: their blocks have not run yet

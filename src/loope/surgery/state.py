@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from loope.core.errors import LoopeError, require, told
 from loope.core.grid import Grid
 from loope.encoders import PositionalEncoder
-from loope.encoders.base import mask
+from loope.encoders.masks import mask, pad_prefix
 from loope.positions import Positions
 from loope.surgery import specs
 from loope.surgery.adapters.base import Branch
@@ -122,15 +122,18 @@ class Attachment(nn.Module):
         return patches
 
     def bias(self, number: int, q: Tensor, positions: Sequence[Positions], layer: int) -> Tensor:
-        """Return the sum of the biases for queries `(B, heads, N, d)` of patches."""
+        """Return the sum of the biases, prefix tokens included, for queries `(B, heads, N, d)` of patches."""
+        prefix = self.branches[number].prefix
         biases = []
         for encoder, place in self._with("bias", number, positions):
+            if self.strength is None:
+                biases.append(encoder.bias_with_prefix(q, place, layer, prefix))
+                continue
             bias = encoder.bias(q, place, layer)
-            if self.strength is not None:
-                # What an encoder hides at full strength is seen with weight 1 - t; other images stay hidden.
-                hidden = torch.log1p(-self.strength).to(bias.dtype)
-                bias = mask(torch.where(bias.isneginf(), hidden, bias * self.strength), place)
-            biases.append(bias)
+            # What an encoder hides at full strength is seen with weight 1 - t; other images stay hidden.
+            hidden = torch.log1p(-self.strength).to(bias.dtype)
+            scaled = mask(torch.where(bias.isneginf(), hidden, bias * self.strength), place)
+            biases.append(pad_prefix(scaled, place, prefix))
         return sum(biases[1:], start=biases[0])
 
     def rotate(
@@ -204,7 +207,8 @@ class Attachment(nn.Module):
             if branch.patch_drop is not None:
                 branch.patch_drop.forward = DropPatches(host, number, branch.patch_drop)
             mixing = self.encoders_of(number, "mix")
-            rotates, biases = (bool(self.encoders_of(number, hook)) for hook in ("rotate", "bias"))
+            rotates, biases = bool(self.encoders_of(number, "rotate")), self.encoders_of(number, "bias")
+            shared = not any(encoder.reads_content or encoder.bias_per_layer for encoder in biases)
             fades = self.own_strength is not None and self.spec["keep_own"]
             if fades and branch.table is not None and branch.table.value is not None:
                 branch.patch_embed.register_forward_pre_hook(ScaleOwnTable(host, number))
@@ -216,7 +220,7 @@ class Attachment(nn.Module):
                 if any(encoder.mixes_after(layer) for encoder in mixing):
                     block.register_forward_hook(MixAfterBlock(host, number, layer), prepend=True)
                 if rotates or biases or (fades and branch.own):
-                    attention.forward = Attend(attention, Position(host, number, layer, rotates, biases))
+                    attention.forward = Attend(attention, Position(host, number, layer, rotates, bool(biases), shared))
 
     def unwire(self) -> None:
         """Remove the hooks from the model."""

@@ -95,8 +95,9 @@ class PositionCall(Protocol):
             k: `(B, heads, P + N, d)`.
 
         Returns:
-            Queries and keys of the same shapes, and a bias `(1 or B, heads, P + N, P + N)` to add to the scaled scores,
-            or None.
+            Queries and keys, which may have more channels than before (so pass the scale of the scores to the kernel),
+            and a bias `(1 or B, heads, P + N, P + N)` of their dtype to add to the scaled scores, or None. Blocks may
+            share the bias: do not modify it.
         """
         ...
 
@@ -184,6 +185,9 @@ class Adapter:
     def sync_own(self) -> None:
         """Adapt the model after parts of its own encoding were taken out or put back; most models need nothing."""
 
+    def check_bias(self) -> None:
+        """Raise a LoopeError if the model's attention cannot add a bias to its scores; by default it can."""
+
     def set_geometry(self, size: Grid) -> None:
         """Make the model accept images of `size` pixels; `loope.resize` resamples its additive tables."""
         raise LoopeError(f"{type(self).__name__} has no `set_geometry`, so the model cannot be resized.")
@@ -240,6 +244,9 @@ class WrapperAdapter(Adapter):
 
     def sync_own(self) -> None:
         self.inside.sync_own()
+
+    def check_bias(self) -> None:
+        self.inside.check_bias()
 
     def set_geometry(self, size: Grid) -> None:
         self.inside.set_geometry(size)
