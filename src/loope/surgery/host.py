@@ -62,10 +62,7 @@ class Host:
     taken: dict[str, tuple[Branch, Slot, Taken]] = field(default_factory=dict)
     frozen: list[nn.Parameter] = field(default_factory=list)
     note: str | None = None
-    places: list[Place] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.places = [Place() for _ in self.branches]
+    places: list[Place] = field(default_factory=list)
 
     def apply(self, step: str, *args: Any) -> Any:
         """Call `model.loope`, which may be a wrapper: PEFT replaces it for `modules_to_save`."""

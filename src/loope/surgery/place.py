@@ -18,10 +18,14 @@ class Place:
 
     Set at the patch embedding and read in the blocks. A checkpointed block runs again in the backward pass, when other
     images may have passed since; it is then recognized by the memory of its input.
+
+    Args:
+        start: the positions before the first forward pass, for blocks that are called alone.
     """
 
-    def __init__(self) -> None:
-        self.positions: tuple[Positions, ...] = ()
+    def __init__(self, start: Sequence[Positions] = ()) -> None:
+        self.start = tuple(start)
+        self.positions = self.start
         self.given: Positions | None = None  # by `use_positions`
         self.call: tuple[tuple[Any, ...], dict[str, Any]] | None = None  # of the patch embedding, until `entry`
         self._bias: tuple[tuple[Positions, ...], Tensor] | None = None  # of the current forward pass, for all blocks
@@ -82,4 +86,4 @@ class Place:
         return bias if (bias.dtype, bias.device) == (q.dtype, q.device) else None
 
     def __reduce__(self) -> Any:
-        return Place, ()  # copies start empty: their blocks have not run yet
+        return Place, (self.start,)  # the blocks of a copy have not run yet

@@ -33,6 +33,7 @@ from loope.surgery.hooks import (
     show_own_table,
 )
 from loope.surgery.host import Host, fit_table, give_back, keep, take, zeros_for
+from loope.surgery.place import Place
 
 T = TypeVar("T")
 # Prefixes of the names of our weights, and of the model's own encoding among them.
@@ -57,6 +58,9 @@ class Attachment(nn.Module):
     def __init__(self, host: Host, encoders: Sequence[Sequence[PositionalEncoder]], spec: specs.Spec):
         super().__init__()
         self.host = host  # a plain attribute, so that the model's modules are not registered twice
+        host.places = [
+            Place([Positions((branch.grid,))] * len(each)) for branch, each in zip(host.branches, encoders, strict=True)
+        ]
         self.baked = False
         self.encoders = nn.ModuleList(nn.ModuleList(each) for each in encoders)
         self.prefixes = nn.ParameterDict()
