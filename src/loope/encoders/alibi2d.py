@@ -48,7 +48,8 @@ class Alibi2d(PositionalEncoder):
 
     def score_mod(self, positions: PositionsLike, layer: int = 0, *, prefix: int = 0) -> ScoreMod:
         place = as_positions(positions)
-        row, column = self._plane(place)[0].expand(place.rows, -1, -1).to(self.wide).unbind(-1)
+        points = self._plane(place)[0].expand(place.rows, -1, -1).to(self.wide)
+        row, column = (axis.contiguous() for axis in points.unbind(-1))  # the compiled kernel takes no views
         slopes = self._slopes(row)
 
         def bias(image: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:

@@ -66,7 +66,8 @@ class ImageRelativePosition(PositionalEncoder):
             return super().score_mod(positions, layer, prefix=prefix)
         self._check_layer(layer, len(self.tables))
         place = as_positions(positions)
-        row, column = self._plane(place)[0].expand(place.rows, -1, -1).unbind(-1)
+        points = self._plane(place)[0].expand(place.rows, -1, -1)
+        row, column = (axis.contiguous() for axis in points.unbind(-1))  # the compiled kernel takes no views
         table, far = self.tables[layer][:, 0], math.ceil(GAMMA)
         buckets = piecewise_index(torch.arange(-far, far + 1, device=row.device)) + int(BETA)
 
