@@ -12,7 +12,7 @@ from loope.core.errors import LoopeError, require
 from loope.core.grid import Grid
 from loope.segmentation.labels import Labels, as_labels
 from loope.surgery.adapters.base import adapter_for
-from loope.surgery.state import attachment_of
+from loope.surgery.find import attachment_of
 
 
 class SegmentationModel(nn.Module):

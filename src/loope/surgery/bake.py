@@ -12,7 +12,8 @@ from loope.encoders.rotary import Rotary, turn
 from loope.positions import Positions, PositionsLike, as_positions
 from loope.surgery.adapters.base import Branch
 from loope.surgery.attach import resize
-from loope.surgery.state import Attachment, sole_attachment
+from loope.surgery.find import sole_attachment
+from loope.surgery.state import Attachment
 
 
 class Baked(PositionalEncoder):
