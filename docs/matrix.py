@@ -48,6 +48,7 @@ def vit(**options: Any) -> nn.Module:
 
 # The registered name and the arguments of each timm model: a checkpoint stores both.
 SHARED_BIAS = {"use_rel_pos_bias": False, "use_shared_rel_pos_bias": True, "use_abs_pos_emb": True}
+NAFLEX = {**{key: value for key, value in TIMM.items() if key != "img_size"}, "pos_embed_grid_size": (4, 4)}
 TIMM_MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "ViT": ("vit_tiny_patch16_224", TIMM),
     "ViT, no class token": ("vit_tiny_patch16_224", {**TIMM, "class_token": False, "global_pool": "avg"}),
@@ -61,6 +62,8 @@ TIMM_MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "CrossViT": ("crossvit_9_240", CROSS),
     "EVA": ("eva02_base_patch14_224", TIMM),
     "EVA, mixed rotary": ("vit_small_patch16_rope_mixed_224", TIMM),
+    "NaFlexViT": ("naflexvit_base_patch16_gap", {**NAFLEX, "reg_tokens": 2}),
+    "NaFlexViT, rotary": ("naflexvit_base_patch16_map", {**NAFLEX, "pos_embed": "none", "rope_type": "axial"}),
     "BEiT": ("beit_base_patch16_224", TIMM),
     "BEiT, shared bias": ("beit_base_patch16_224", {**TIMM, **SHARED_BIAS}),
 }

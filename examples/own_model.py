@@ -88,7 +88,9 @@ class SmallViTAdapter(loope.Adapter):
     def attend(self, attention, position, x):
         q, k, v = attention.split(x)
         q, k, bias = position(q, k)
-        return attention.out(F.scaled_dot_product_attention(q, k, v, attn_mask=bias).transpose(1, 2).flatten(2))
+        scale = v.shape[-1] ** -0.5  # of the model; an encoder may widen queries and keys
+        mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=scale)
+        return attention.out(mixed.transpose(1, 2).flatten(2))
 
     def set_geometry(self, size):
         self.model.size = tuple(size)

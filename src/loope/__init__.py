@@ -20,6 +20,7 @@ _HOME = {
     "list_orders": "loope.orders",
     "register_order": "loope.orders",
     "Positions": "loope.positions",
+    "ImageRefinement": "loope.encoders",
     "PositionalEncoder": "loope.encoders",
     "create_encoder": "loope.encoders",
     "list_encoders": "loope.encoders",
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from loope import segmentation as segmentation
     from loope.core.errors import LoopeError as LoopeError
     from loope.core.errors import LoopeWarning as LoopeWarning
+    from loope.encoders import ImageRefinement as ImageRefinement
     from loope.encoders import PositionalEncoder as PositionalEncoder
     from loope.encoders import create_encoder as create_encoder
     from loope.encoders import list_encoders as list_encoders

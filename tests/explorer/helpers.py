@@ -11,6 +11,8 @@ from PIL import Image
 
 import loope
 
+SIZE = {"patch_size": 4, "embed_dim": 16, "depth": 1, "num_heads": 2}  # of `saved_model`
+
 
 def unpack(data: bytes) -> dict:
     """Decode a response: the header, with its arrays as tensors."""
@@ -41,11 +43,10 @@ def picture(width: int = 40, height: int = 30, file_format: str = "PNG", seed: i
 
 def saved_model(path, encoder: str = "loope", **options) -> torch.nn.Module:
     """Save a tiny ViT with an encoder attached; return the model."""
-    size = {"patch_size": 4, "embed_dim": 16, "depth": 1, "num_heads": 2}
     torch.manual_seed(3)
-    model = timm.create_model("vit_tiny_patch16_224", img_size=(12, 20), num_classes=2, **size).eval()
+    model = timm.create_model("vit_tiny_patch16_224", img_size=(12, 20), num_classes=2, **SIZE).eval()
     loope.attach(model, encoder, **options)
-    loope.save(model.eval(), path, model_args=size)
+    loope.save(model.eval(), path, model_args=SIZE)
     return model
 
 

@@ -17,7 +17,7 @@ from loope.pesi_metric.summary import summarize
 from loope.three_cell.bits import BITS, COLOURS
 from loope.three_cell.questions import answer, signed_area
 from loope.three_cell.rendering import render
-from tests.explorer.helpers import picture, saved_model, similarity_of, slow_swaps, unpack
+from tests.explorer.helpers import SIZE, picture, saved_model, similarity_of, slow_swaps, unpack
 from tests.weights import weights
 
 
@@ -219,6 +219,35 @@ def test_offsets_of_an_image(client, query):
     assert sent["index"] == loope.create_order("gilbert", *grid).index.flatten().tolist()
     torch.testing.assert_close(torch.tensor(sent["offsets"]), expected)
     assert sent["swapped"] == slow_swaps(sent["index"], refined)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("rope_mixed", {"refine": "image"}),
+        ("sincos2d", {"refine": {"mixer": "linear", "inputs": "rgb", "reach": 2}}),
+        ("fourier", {"refine": {"inputs": "xy"}, "features": 6}),
+        ("sinusoid", {"refine": "image", "order": "hilbert", "frequencies": "geometric"}),
+        ("loope", {"policy": "table"}),
+        ("loope", {"phase": "checkerboard"}),
+    ],
+)
+def test_offsets_of_any_encoder_that_an_image_refines(client, tmp_path, name, options):
+    path, body = tmp_path / "model.safetensors", picture()
+    model = saved_model(path, name, **options)
+    encoder = model.loope.encoders[0][0]
+    torch.nn.init.normal_(encoder.generator.mixer.weight)
+    loope.save(model, path, model_args=SIZE)
+    told = client.post("/api/file.json", content=path.read_bytes()).json()
+    assert told["loope"] == {"grid": [3, 5]}
+    sent = client.post(f"/api/offsets.json?checkpoint={told['id']}", content=body).json()
+    with torch.no_grad():
+        expected = encoder.offsets(to_pixels(read_image(body), Grid(12, 20), "signed"))[0]
+    torch.testing.assert_close(torch.tensor(sent["offsets"]), expected)
+    assert expected.any()
+    assert (sent["index"] is None) == (expected.dim() == 2)
+    if expected.dim() == 2:
+        assert sent["swapped"] == []
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from loope.core.grid import Grid
 from loope.explorer.model import shipped_encoder
 from loope.explorer.uploads import read_image, to_pixels
 from tests.explorer.browser import colours, hover, open_view, painted, pixels, ready, run, table_of, until
-from tests.explorer.helpers import picture, saved_model, slow_swaps
+from tests.explorer.helpers import SIZE, picture, saved_model, slow_swaps
 
 pytestmark = pytest.mark.browser
 
@@ -86,3 +86,49 @@ def test_loope_with_an_uploaded_checkpoint(page, address, tmp_path):
     saved_model(tmp_path / "other.safetensors", "gilbert")
     page.locator("input[type=file]").nth(1).set_input_files(tmp_path / "other.safetensors")
     page.get_by_text("gilbert attached, but no LOOPE").wait_for()
+
+
+def test_moves_in_the_plane(page, address, tmp_path):
+    """A rotary encoder that the image refines: arrows to where the offsets say, colours for how far."""
+    path, body, grid = tmp_path / "plane.safetensors", picture(90, 60, seed=5), (3, 5)
+    model = saved_model(path, "rope_mixed", refine="image")
+    encoder = model.loope.encoders[0][0]
+    torch.nn.init.normal_(encoder.generator.mixer.weight, std=30.0)
+    torch.nn.init.constant_(encoder.generator.mixer.bias, -1.5)  # up and to the left, so that the last arrow is seen
+    loope.save(model, path, model_args=SIZE)
+    (tmp_path / "noise.png").write_bytes(body)
+    open_view(page, address, "loope?image=landscape")
+    assert page.locator("canvas.cells").count() == 3
+    page.locator("input[type=file]").nth(1).set_input_files(path)
+    until(page, "/checkpoint=[0-9a-f]{16}/.test(location.hash)")
+    page.locator("input[type=file]").first.set_input_files(tmp_path / "noise.png")
+    until(page, "location.hash.includes('image=own')")
+    ready(page)
+    assert page.locator("canvas.cells").count() == 2  # there is no curve to draw a chart of
+    offsets = offsets_on(encoder, body, grid)
+    rows = table_of(page)
+    shown = torch.tensor([[float(row["row_offset"]), float(row["column_offset"])] for row in rows])
+    torch.testing.assert_close(shown, offsets)
+    lengths = offsets.norm(dim=-1)
+    expected = painted(lengths.tolist(), colours(page, "viridis"), 0, lengths.max().item())
+    for one, other in zip(pixels(page, 1, grid), expected, strict=True):
+        assert max(abs(a - b) for a, b in zip(one, other, strict=True)) <= 3
+    words = f"Patches move {lengths.mean():.4f} on average, {lengths.max():.4f} at most"
+    assert words in page.locator(".where").inner_text()
+    # The arrow that is drawn last, half of the way: no other lies over it.
+    assert lengths[-1] > 0.3
+    middle = (2 + offsets[-1, 0].item() / 2, 4 + offsets[-1, 1].item() / 2)
+    drawn = page.evaluate(
+        """([row, column]) => {
+          const canvas = document.querySelector("canvas.cells"), size = canvas.width / 5;
+          return [...canvas.getContext("2d").getImageData((column + 0.5) * size, (row + 0.5) * size, 1, 1).data];
+        }""",
+        middle,
+    )
+    assert max(abs(a - b) for a, b in zip(drawn, expected[-1], strict=False)) <= 3
+    hover(page, 1, (1, 2), grid)
+    down, right = (f"{'+-'[int(value < 0)]} {abs(value):.4f}" for value in offsets[7].tolist())
+    told = page.locator(".where").inner_text().replace("−", "-")
+    assert told == f"Row 1 {down}, column 2 {right}."
+    page.get_by_role("button", name="Copy as Python").click()
+    assert words.lower() in run(page.locator("dialog code").inner_text(), tmp_path)

@@ -120,12 +120,12 @@ def test_encoders_see_the_pixels(cls, decoder):
     assert all(key.startswith("loope.") for key in model.state_dict() if "encoders" in key)
     encoder, seen = model.loope.encoders[0][0], []
     own = encoder.embed
-    encoder.embed = lambda pixels, grid: seen.append((pixels, grid)) or own(pixels, grid)
+    encoder.embed = lambda pixels, positions: seen.append((pixels, positions)) or own(pixels, positions)
     pixels = images((30, 32))
     one = model(pixels)
     assert torch.equal(seen[0][0], F.pad(pixels, (0, 0, 0, 2)))
-    assert seen[0][1] == (4, 4)
-    encoder.embed = lambda pixels, grid: own(pixels.flip(0), grid)  # the other image's positions
+    assert seen[0][1].whole == (4, 4)
+    encoder.embed = lambda pixels, positions: own(pixels.flip(0), positions)  # the other image's positions
     assert not torch.allclose(model(pixels), one)
 
 

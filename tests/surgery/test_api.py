@@ -174,7 +174,6 @@ def test_mistakes():
         (lambda: loope.attach(model, "peg", after=7), "after none of the model's 2 blocks"),
         (lambda: loope.attach("vit", "peg"), r"Expected a model \(torch.nn.Module\), got str"),
         (lambda: loope.attach(torch.nn.Linear(2, 2), "peg"), "Do not know how to attach to Linear"),
-        (lambda: loope.attach(vit(patch_drop_rate=0.5), "peg"), "Patch dropout removes tokens"),
         (lambda: loope.attach(timm.create_model("swin_tiny_patch4_window7_224"), "loope"), "shifted windows"),
         (lambda: loope.attach(vit(patch_size=(8, 4)), "loope"), "Patches must be square, got 8x4"),
         (lambda: loope.resize(model, (33, 32)), "multiple of the patch size 8, got 33x32; use 32x32"),

@@ -10,7 +10,7 @@ from tests.surgery.models import make, predict
 # Number of prefix tokens in the blocks, and names of the model's own encoding; by default 1 and "pos_embed".
 PREFIX = {
     "ViT, no class token": 0, "ViT, registers": 5, "ViT, no_embed_class": 2, "DeiT distilled": 2, "CaiT": 0,
-    "HF DeiT": 2, "HF DeiTModel": 2, "SETR": 0,
+    "HF DeiT": 2, "HF DeiTModel": 2, "SETR": 0, "NaFlexViT": 2,
 }  # fmt: skip
 OWN = {
     "SETR": ["backbone.pos_embed"],
@@ -20,6 +20,8 @@ OWN = {
     "EVA, mixed rotary": ["rope"],
     "BEiT": [f"blocks.{number}.attn.relative_position_bias_table" for number in range(2)],
     "BEiT, shared bias": ["pos_embed", "rel_pos_bias"],
+    "NaFlexViT": ["embeds.pos_embed"],
+    "NaFlexViT, rotary": ["rope"],
     "HF ViT": ["vit.embeddings.position_embeddings"],
     "HF ViTModel": ["embeddings.position_embeddings"],
     "HF DeiT": ["deit.embeddings.position_embeddings"],

@@ -8,7 +8,7 @@ import torch
 
 import loope
 from tests.surgery.matrix import every_model
-from tests.surgery.models import CROSS, HF, images, make, predict, vit
+from tests.surgery.models import CROSS, images, make, predict, vit
 from tests.surgery.test_api import EXAMPLE
 
 
@@ -54,7 +54,8 @@ def test_num_patches_follows_the_size(name, attached):
         made.clear()
         predict(model, images(model, size))
         assert made == [each.num_patches for each in embeddings]
-    assert len(made) == (2 if name == "CrossViT" else 1)
+    # NaFlexVit's takes any number.
+    assert len(made) == (2 if name == "CrossViT" else 0 if name.startswith("NaFlex") else 1)
 
 
 def test_crossvit_branches_of_equal_width_are_not_confused():
@@ -153,13 +154,6 @@ def test_hooks_of_others_see_what_the_next_block_gets():
     loope.attach(model, "peg")
     predict(model)
     assert torch.equal(seen["out"], seen["next"])
-
-
-def test_masked_image_modelling_is_refused():
-    from transformers import ViTConfig, ViTForMaskedImageModeling
-
-    with pytest.raises(loope.LoopeError, match="replaces masked patches"):
-        loope.attach(ViTForMaskedImageModeling(ViTConfig(**HF)), "gilbert")
 
 
 def test_padding_is_where_the_model_pads():

@@ -1,5 +1,6 @@
 """Training attached models: weight decay, layer decay, gradient checkpointing, training the encoder alone."""
 
+import re
 from collections import Counter
 
 import pytest
@@ -12,6 +13,7 @@ import loope
 from tests.surgery.matrix import every_encoder, every_model
 from tests.surgery.models import TIMM_MODELS, images, loss, make, make_attached
 
+STEM = re.compile(r"patch_embed|embeds\.proj")
 every_timm_model = pytest.mark.parametrize("name", TIMM_MODELS)
 # Parameters that are positions rather than weights; other encoders have weights only, or no parameters.
 POSITIONS = {"learned": "table", "fourier": "projection", "irpe": "tables", "rope_mixed": "frequencies"}
@@ -51,11 +53,11 @@ def test_layer_decay_treats_encoders_as_part_of_the_stem(name, encoder):
     before, layers = (group_parameters(each, each.group_matcher(), reverse=True) for each in (own, model))
     for key, layer in layers.items():
         assert layer == (0 if key.startswith("loope.") else before[key]), key
-    assert {layer for key, layer in before.items() if "patch_embed" in key} == {0}
+    assert {layer for key, layer in before.items() if STEM.search(key)} == {0}
     groups = param_groups_layer_decay(model, layer_decay=0.5)
     scale = {id(each): group["lr_scale"] for group in groups for each in group["params"]}
     trained = {key: scale[id(each)] for key, each in model.named_parameters() if each.requires_grad}
-    stem = {value for key, value in trained.items() if "patch_embed" in key}
+    stem = {value for key, value in trained.items() if STEM.search(key)}
     assert len(stem) == 1
     assert {value for key, value in trained.items() if key.startswith("loope.")} <= stem
     assert min(trained.values()) in stem

@@ -90,7 +90,7 @@ def _read(path: Path) -> Tensor:
 def _model(path: Path) -> SegmentationModel:
     from loope.segmentation.backbone import SegmentationModel
     from loope.surgery import load
-    from loope.surgery.state import required_attachment
+    from loope.surgery.find import required_attachment
 
     model = load(path)
     if not isinstance(model, SegmentationModel):

@@ -1,10 +1,13 @@
 """Positional encoders."""
 
-from loope.encoders.base import PositionalEncoder, create_encoder, encoder_class, list_encoders, register_encoder
+from loope.encoders.base import PositionalEncoder, encoder_class, list_encoders, register_encoder
+from loope.encoders.create import create_encoder
+from loope.encoders.generator import ImageRefinement
 
 from loope.encoders import learned, sinusoid, sincos2d, fourier, loope, peg, irpe, alibi2d, rotary  # isort: skip
 
 __all__ = [
+    "ImageRefinement",
     "PositionalEncoder",
     "alibi2d",
     "create_encoder",

@@ -12,6 +12,7 @@ from loope.core.errors import LoopeError, require
 from loope.core.grid import Grid, GridLike, as_grid, as_size
 from loope.core.registry import Registry
 from loope.encoders.constants import Constants
+from loope.encoders.masks import ScoreMod, pad_prefix
 from loope.positions import Positions, PositionsLike, as_positions
 
 MOST_DIM = 2**20  # width of tokens
@@ -38,6 +39,8 @@ class PositionalEncoder(nn.Module):
     paper: ClassVar[str] = ""
     # Whether the output may depend on images, tokens or queries; False means that it depends on the grid alone.
     reads_content: bool = True
+    # Whether `bias` may differ between blocks; False lets a forward pass compute it once for all of them.
+    bias_per_layer: bool = True
     # Default positions of class and register tokens in `attach`: "none", or "learned" vectors.
     prefix: str = "none"
     # Whether an additive encoder has vectors for points between cells; else they get the vector of the nearest cell.
@@ -83,6 +86,38 @@ class PositionalEncoder(nn.Module):
         there_q, there_k = self.rotate(q, k, positions, layer)
         return q.lerp(there_q, strength.to(q.dtype)), k.lerp(there_k, strength.to(k.dtype))
 
+    def refine_positions(self, images: Any, positions: Positions) -> Positions:
+        """Return where the image moves the patches; most encoders leave them where they are.
+
+        An attached encoder without `embed` sees the images here only. `embed` gets positions that are not refined.
+        """
+        return positions
+
+    def bias_with_prefix(self, q: Tensor, positions: Positions, layer: int, prefix: int) -> Tensor:
+        """Return `bias` with zeros for prefix tokens before the patches, `(1 or B, heads, P + N, P + N)`.
+
+        The tensor may be shared between blocks and forward passes: do not modify it.
+
+        Args:
+            q: queries of the patches, `(B, heads, N, d)`.
+            positions: where the patches are.
+            layer: the block.
+            prefix: number P of prefix tokens.
+        """
+        return pad_prefix(self.bias(q, positions, layer), positions, prefix)
+
+    def score_mod(self, positions: PositionsLike, layer: int = 0, *, prefix: int = 0) -> ScoreMod:
+        """Return the bias as a `score_mod` of `torch.nn.attention.flex_attention`, without an N x N matrix.
+
+        Like the bias, it hides padding and the other images of a packed sequence.
+
+        Args:
+            positions: where the patches are.
+            layer: the block.
+            prefix: number P of tokens before the patches, which the bias does not affect.
+        """
+        raise LoopeError(f"{self.name!r} has no `score_mod`; only biases that do not depend on the queries have one.")
+
     def mixes_after(self, layer: int) -> bool:
         """Return whether `mix` acts after block `layer`."""
         return "mix" in self.hooks()
@@ -96,13 +131,12 @@ class PositionalEncoder(nn.Module):
 
         `loope.encoder_similarity` computes it in float64, whatever the encoder's dtype, and for images.
         """
-        vectors = nn.functional.normalize(self(None, grid)[0].to(self.wide), dim=-1)
+        vectors = nn.functional.normalize(self._static(self._place(grid))[0].to(self.wide), dim=-1)
         return vectors @ vectors.T
 
-    def static_vectors(self, grid: GridLike | None = None) -> Tensor:
-        """Return the vectors of an additive encoder on a grid before any image refines them, `(N, D)`."""
-        vectors: Tensor = self(None, grid)[0]
-        return vectors
+    def _static(self, positions: Positions) -> Tensor:
+        """Return what `embed` returns at these positions without an image, `(1 or B, N, D)`."""
+        return self.embed(None, positions)
 
     def fit(self, table: Tensor) -> float:
         """Fit the encoder's own parameters so that its vectors on its grid are close to a table.
@@ -111,7 +145,7 @@ class PositionalEncoder(nn.Module):
             table: `(N, D)`.
 
         Returns:
-            The share of the table's variance that the vectors explain.
+            The share of the table's variance over positions that the vectors explain.
 
         Raises:
             LoopeError: if the encoder has no such parameters; `create_encoder(..., project=True)` adds them.
@@ -120,7 +154,7 @@ class PositionalEncoder(nn.Module):
 
     @classmethod
     def own_options(cls, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options with which an additive encoder can `fit` a table; `options` are the user's."""
+        """Return the options with which an additive encoder can `fit` a table, besides those that the user gave."""
         return {} if cls.fit is not PositionalEncoder.fit else {"project": True}
 
     def resize(self, grid: GridLike) -> PositionalEncoder:
@@ -153,23 +187,23 @@ class PositionalEncoder(nn.Module):
         """Return the dtype of constants and coordinates: the encoder's, but at least float32."""
         return torch.promote_types(self.dtype, torch.float32)
 
-    def constant(self, what: str, grid: Grid) -> Tensor:
-        """Return the result of the method `what` for a grid, on this encoder's device, cached per grid.
+    def constant(self, what: str, grid: Grid, *more: Any, dtype: torch.dtype | None = None) -> Tensor:
+        """Return the result of the method `what` for a grid and `more`, on this encoder's device, cached.
 
         Floating-point results are float32 even in a half-precision encoder (float64 in a float64 one): in bfloat16,
-        indices above 256 are not all distinct. They are not part of the state dict.
+        indices above 256 are not all distinct. `dtype` overrides that. They are not part of the state dict.
         """
         height, width = as_grid(grid)  # plain integers, where a compiler has symbols
-        made: Tensor = self._constant(id(self), what, height, width, self._anchor.device, self.wide)
+        made: Tensor = self._constant(id(self), what, height, width, self._anchor.device, dtype or self.wide, *more)
         return made
 
     # Compilers call this while tracing and keep the result. `owner` is for their guards: two encoders of one class
     # share the traced code, but not the result.
     @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
     def _constant(
-        self, owner: int, what: str, height: int, width: int, device: torch.device, dtype: torch.dtype
+        self, owner: int, what: str, height: int, width: int, device: torch.device, dtype: torch.dtype, *more: Any
     ) -> Tensor:
-        return self._constants.get(getattr(self, what), Grid(height, width), device, dtype)
+        return self._constants.get(getattr(self, what), Grid(height, width), device, dtype, *more)
 
     def per_patch(self, what: str, positions: Positions) -> Tensor:
         """Return a constant with a value for each cell, for each patch: `(cells, ...)` becomes `(1 or B, N, ...)`.
@@ -225,10 +259,12 @@ class StaticTable(PositionalEncoder):
     reads_content = False
 
     def embed(self, images: Tensor | None, positions: Positions) -> Tensor:
-        place = as_positions(positions)
-        if place.moved is not None and self.continuous:
-            return self._vectors(*self._plane(place)).to(self.dtype)
-        return self.per_patch("_table", place).to(self.dtype, copy=True)  # a copy, since callers may modify it
+        return self._static(self.refine_positions(images, as_positions(positions)))
+
+    def _static(self, positions: Positions) -> Tensor:
+        if positions.moved is not None and self.continuous:
+            return self._vectors(*self._plane(positions)).to(self.dtype)
+        return self.per_patch("_table", positions).to(self.dtype, copy=True)  # a copy, since callers may modify it
 
     def _table(self, grid: Grid) -> Tensor:
         """Return the vectors of all cells, `(N, D)` float64."""
@@ -239,22 +275,10 @@ class StaticTable(PositionalEncoder):
         raise NotImplementedError
 
 
-def explained(table: Tensor, vectors: Tensor) -> float:
-    """Return the share of the variance of `table` `(N, D)` over positions that `vectors` explain."""
-    total = (table - table.mean(0)).square().sum()
-    return float(1 - (table - vectors).square().sum() / total.clamp(min=torch.finfo(total.dtype).tiny))
-
-
-def mask(bias: Tensor, positions: Positions) -> Tensor:
-    """Set `bias` `(1 or B, heads, N, N)` to -inf between images of a packed sequence and at padding."""
-    visible = positions.visible()
-    return bias if visible is None else bias.masked_fill(~visible[:, None], float("-inf"))
-
-
 Encoder = TypeVar("Encoder", bound=type[PositionalEncoder])
-_ENCODERS: Registry[type[PositionalEncoder]] = Registry("encoder")
-list_encoders = _ENCODERS.names
-encoder_class = _ENCODERS.__getitem__
+ENCODERS: Registry[type[PositionalEncoder]] = Registry("encoder")
+list_encoders = ENCODERS.names
+encoder_class = ENCODERS.__getitem__
 
 
 def register_encoder(name: str, *, replace: bool = False) -> Callable[[Encoder], Encoder]:
@@ -275,48 +299,8 @@ def register_encoder(name: str, *, replace: bool = False) -> Callable[[Encoder],
             isinstance(cls, type) and issubclass(cls, PositionalEncoder),
             f"An encoder must be a subclass of loope.PositionalEncoder, got {cls!r}.",
         )
-        _ENCODERS.register(name, replace=replace)(cls)
+        ENCODERS.register(name, replace=replace)(cls)
         cls.name = name
         return cls
 
     return name_and_file
-
-
-def create_encoder(
-    name: str,
-    dim: int,
-    grid: GridLike,
-    *,
-    patch_size: int | None = None,
-    channels: int | None = None,
-    heads: int | None = None,
-    depth: int | None = None,
-    project: bool = False,
-    **options: Any,
-) -> PositionalEncoder:
-    """Create an encoder by name.
-
-    The named arguments describe the model; each encoder takes those it needs and ignores the others. Unknown options
-    raise.
-
-    Args:
-        name: one of `list_encoders()`.
-        dim: width D of the tokens.
-        grid: side length or (height, width) of the grid of patches.
-        patch_size: side of a patch in pixels, for encoders that read the image.
-        channels: channels of the image, for encoders that read it.
-        heads: number of attention heads, for encoders that act in attention.
-        depth: number of blocks, for encoders with parameters per block.
-        project: pass the vectors of an additive encoder through a trainable projection, so that it can imitate a table.
-        options: the encoder's own options; see its class.
-
-    Raises:
-        LoopeError: for an unknown name or option, or a missing or invalid argument.
-    """
-    context = {"dim": dim, "grid": grid, "patch_size": patch_size, "channels": channels, "heads": heads, "depth": depth}
-    made: PositionalEncoder = _ENCODERS.create(name, context, options)
-    if not project:
-        return made
-    from loope.encoders.projected import Projected  # which needs this module
-
-    return Projected(made)

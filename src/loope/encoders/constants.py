@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,16 +19,18 @@ class Constants:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[str, Grid, torch.device, torch.dtype], Tensor] = {}
+        self._kept: dict[tuple[Any, ...], Tensor] = {}
 
-    def get(self, make: Callable[[Grid], Tensor], grid: Grid, device: torch.device, dtype: torch.dtype) -> Tensor:
-        """Return `make(grid)`, cached; floating-point results in `dtype`."""
-        key = (make.__name__, grid, device, dtype)
+    def get(
+        self, make: Callable[..., Tensor], grid: Grid, device: torch.device, dtype: torch.dtype, *more: Any
+    ) -> Tensor:
+        """Return `make(grid, *more)`, cached; floating-point results in `dtype`."""
+        key = (make.__name__, grid, device, dtype, *more)
         if key not in self._kept:
             # In a new thread, free of the caller's modes: autocast, inference mode, a tracer's fake tensors and a
             # default device would all leak into a tensor that outlives this call.
             with ThreadPoolExecutor(1) as pool:
-                self._kept[key] = pool.submit(_made, make, grid, device, dtype).result()
+                self._kept[key] = pool.submit(_made, make, grid, device, dtype, *more).result()
             while len(self._kept) > MOST:
                 del self._kept[next(iter(self._kept))]  # the oldest
         return self._kept[key]
@@ -39,7 +42,7 @@ class Constants:
         return Constants, ()  # copies start empty
 
 
-def _made(make: Callable[[Grid], Tensor], grid: Grid, device: torch.device, dtype: torch.dtype) -> Tensor:
+def _made(make: Callable[..., Tensor], grid: Grid, device: torch.device, dtype: torch.dtype, *more: Any) -> Tensor:
     with torch.device("cpu"):  # `set_default_device` reaches other threads
-        made = make(grid)
+        made = make(grid, *more)
     return made.to(dtype if made.is_floating_point() else made.dtype).to(device)

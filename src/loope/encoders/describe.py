@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 from loope.core.errors import LoopeError, unknown
 from loope.core.grid import Grid, as_size
-from loope.encoders.base import KINDS, PositionalEncoder, create_encoder, encoder_class, list_encoders
+from loope.encoders.base import KINDS, PositionalEncoder, encoder_class, list_encoders
+from loope.encoders.create import create_encoder
 
 MODEL = ("dim", "grid", "patch_size", "channels", "heads", "depth")  # arguments that describe the model, not options
 

@@ -7,17 +7,18 @@ from torch import Tensor, nn
 
 from loope.core.errors import one_of, require_multiple
 from loope.core.grid import Grid, GridLike, as_positive, as_size
-from loope.encoders.base import PositionalEncoder, explained, register_encoder
+from loope.encoders.base import register_encoder
+from loope.encoders.refine import Refinable, Refine
 from loope.encoders.regression import ridge
 from loope.positions import Positions, as_positions
 from loope.positions.plane import unit
 
 AMPLITUDES = ("unit", "li")
-FIT_STEPS, FIT_RATE, FIT_SOLVE = 400, 1e-2, 100  # of `fit`: steps, learning rate, steps between closed-form solutions
+FIT_STEPS, FIT_RATE = 200, 1e-2  # of `fit`
 
 
 @register_encoder("fourier")
-class LearnableFourier(PositionalEncoder):
+class LearnableFourier(Refinable):
     """[cos(x Wr), sin(x Wr)] of the cell's coordinates, then Linear-GELU-Linear to the width.
 
     Coordinates run from -1 to 1 on every grid, so other grids need no resampling of parameters.
@@ -30,6 +31,9 @@ class LearnableFourier(PositionalEncoder):
         gamma: Wr starts from a normal distribution with standard deviation 1 / gamma.
         amplitude: "unit" uses the waves as they are; "li" divides them by sqrt(F), as in Li et al.'s formula, which
             makes the initial vectors 10 to 30 times smaller.
+        refine: "image" moves patches by what the image shows; options as a dictionary or `ImageRefinement`.
+        patch_size: side of a patch in pixels, for `refine`.
+        channels: channels of the image, for `refine`.
     """
 
     paper = "Li et al., 2021"
@@ -44,6 +48,9 @@ class LearnableFourier(PositionalEncoder):
         hidden: int = 32,
         gamma: float = 1.0,
         amplitude: str = "unit",
+        refine: Refine = None,
+        patch_size: int | None = None,
+        channels: int = 3,
     ):
         super().__init__(dim, grid)
         one_of("amplitude", amplitude, AMPLITUDES)
@@ -52,14 +59,17 @@ class LearnableFourier(PositionalEncoder):
         require_multiple("features", features, 2, repr(self.name))
         self.projection = nn.Parameter(torch.randn(2, features // 2) / as_positive(gamma, "gamma"))
         self.mlp = nn.Sequential(nn.Linear(features, as_size(hidden, "hidden")), nn.GELU(), nn.Linear(hidden, self.dim))
+        self._refine_by(refine, patch_size, channels)
 
     def embed(self, images: Tensor | None, positions: Positions) -> Tensor:
-        place = as_positions(positions)
-        if place.moved is not None:
-            return self._features(unit(*self._plane(place)).to(self.wide))
-        if place.whole is not None:
-            return self._features(self.constant("_coordinates", place.whole))[None]
-        return place.pick([self._features(self.constant("_coordinates", grid)) for grid in place.kinds])
+        return self._static(self.refine_positions(images, as_positions(positions)))
+
+    def _static(self, positions: Positions) -> Tensor:
+        if positions.moved is not None:
+            return self._features(unit(*self._plane(positions)).to(self.wide))
+        if positions.whole is not None:
+            return self._features(self.constant("_coordinates", positions.whole))[None]
+        return positions.pick([self._features(self.constant("_coordinates", grid)) for grid in positions.kinds])
 
     def _features(self, points: Tensor) -> Tensor:
         """Return the vectors at `points` `(..., 2)` in units of the image, `(..., D)`."""
@@ -75,33 +85,26 @@ class LearnableFourier(PositionalEncoder):
         return waves.to(self.dtype)
 
     def fit(self, table: Tensor) -> float:
-        """Fit frequencies and network by gradient descent, and the last layer by ridge regression in between."""
-        twin = copy.deepcopy(self).float()
-        wanted = table.detach().to(twin._anchor.device, torch.float32)
+        """Fit the last layer by ridge regression, and what comes before it by gradient descent through that."""
+        twin = copy.deepcopy(self).double()
+        wanted = table.detach().to(twin._anchor)
         points = twin.constant("_coordinates", self.grid)
-        optimizer = torch.optim.Adam(twin.parameters(), lr=FIT_RATE)
+        first, activation, last = twin.mlp
+        fitted = [twin.projection, *first.parameters()]
+        optimizer = torch.optim.Adam(fitted, lr=FIT_RATE)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, FIT_STEPS)
         with torch.enable_grad(), torch.autocast(points.device.type, enabled=False):
-            for step in range(FIT_STEPS):
-                if step % FIT_SOLVE == 0:
-                    twin._solve_last(points, wanted)
+            for _ in range(FIT_STEPS):
                 optimizer.zero_grad()
-                torch.autograd.backward(nn.functional.mse_loss(twin._features(points), wanted))
+                unexplained = 1 - ridge(activation(first(twin._waves(points))), wanted).explained
+                torch.autograd.backward(unexplained, inputs=fitted)
                 optimizer.step()
                 schedule.step()
-            twin._solve_last(points, wanted)
-        self.load_state_dict(twin.state_dict())
         with torch.no_grad():
-            return explained(wanted, twin._features(points))
-
-    @torch.no_grad()
-    def _solve_last(self, points: Tensor, table: Tensor) -> None:
-        """Set the last layer to its best for the hidden features."""
-        first, activation, last = self.mlp
-        hidden: Tensor = activation(first(self._waves(points)))
-        weight, bias, _ = ridge(hidden.double(), table.double())
-        last.weight.copy_(weight.T)  # type: ignore[operator]
-        last.bias.copy_(bias)  # type: ignore[operator]
+            solution = ridge(activation(first(twin._waves(points))), wanted)
+            last.load_state_dict({"weight": solution.weight.T, "bias": solution.bias})
+        self.load_state_dict(twin.state_dict())
+        return float(solution.explained)
 
     def no_weight_decay(self) -> set[str]:
         return {"projection"}

@@ -7,8 +7,9 @@ from torch import Tensor, nn
 
 from loope.core.errors import one_of, require_multiple
 from loope.core.grid import Grid, GridLike, as_grid, as_size
-from loope.encoders.base import PositionalEncoder, mask, register_encoder
-from loope.positions import Positions, as_positions
+from loope.encoders.base import PositionalEncoder, register_encoder
+from loope.encoders.masks import ScoreMod, as_score_mod, mask
+from loope.positions import Positions, PositionsLike, as_positions
 
 ALPHA, BETA, GAMMA = 1.9, 3.8, 15.2
 SIDE = 2 * int(BETA) + 1  # buckets along one axis
@@ -59,6 +60,25 @@ class ImageRelativePosition(PositionalEncoder):
             return mask(table[:, 0][buckets][:, None].expand(-1, self.heads, -1, -1), place)
         scores = q @ table.T * q.shape[-1] ** -0.5  # (B, heads, N, buckets)
         return mask(scores.gather(-1, buckets[:, None].expand(*scores.shape[:2], -1, -1)), place)
+
+    def score_mod(self, positions: PositionsLike, layer: int = 0, *, prefix: int = 0) -> ScoreMod:
+        if self.mode != "bias":
+            return super().score_mod(positions, layer, prefix=prefix)
+        self._check_layer(layer, len(self.tables))
+        place = as_positions(positions)
+        points = self._plane(place)[0].expand(place.rows, -1, -1)
+        row, column = (axis.contiguous() for axis in points.unbind(-1))  # the compiled kernel takes no views
+        table, far = self.tables[layer][:, 0], math.ceil(GAMMA)
+        buckets = piecewise_index(torch.arange(-far, far + 1, device=row.device)) + int(BETA)
+
+        def bias(image: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+            down, right = (
+                buckets[(axis[image, query] - axis[image, key]).round().clamp(-far, far).long() + far]
+                for axis in (row, column)
+            )
+            return table[down * SIDE + right]
+
+        return as_score_mod(bias, place, prefix)
 
     def no_weight_decay(self) -> set[str]:
         return {"tables"}

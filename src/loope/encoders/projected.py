@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from loope.core.errors import require
-from loope.core.grid import Grid, GridLike
+from loope.core.grid import Grid
 from loope.encoders.base import PositionalEncoder
 from loope.encoders.regression import ridge
 from loope.encoders.resample import interpolate
@@ -45,38 +45,30 @@ class Projected(PositionalEncoder):
         return projected
 
     def _vectors(self, images: Tensor | None, place: Positions) -> Tensor:
-        if self.reads_content:
-            return self.encoder.embed(images, place)
+        refined = self.encoder.refine_positions(images, place)
+        if self.encoder.reads_content and refined is place:
+            return self.encoder.embed(images, place)  # refined along a curve, which every grid has its own of
+        return self._static_vectors(refined)
+
+    def _static_vectors(self, place: Positions) -> Tensor:
+        """Return the encoder's vectors on the grid that the projection was made for."""
         place = place.onto(self.made_for)
         if place.moved is not None and not self.encoder.continuous:
-            return interpolate([self.encoder.static_vectors(self.made_for)], place)
-        return self.encoder.embed(images, place)
+            return interpolate([self.encoder._static(Positions((self.made_for,)))[0]], place)
+        return self.encoder._static(place)
+
+    def _static(self, positions: Positions) -> Tensor:
+        projected: Tensor = self.projection(self._static_vectors(positions))
+        return projected
 
     @torch.no_grad()
     def fit(self, table: Tensor) -> float:
-        """Fit the projection to a table of the grid it was made for, by ridge regression in float64.
-
-        The ridge is the one, among powers of ten, with the smallest error on cells left out one at a time.
-
-        Args:
-            table: `(N, D)`.
-
-        Returns:
-            The share of the table's variance that is explained.
-        """
-        vectors = self.encoder.static_vectors(self.made_for).double()
-        weight, bias, explained = ridge(vectors, table.double())
-        self.projection.weight.copy_(weight.T)
-        self.projection.bias.copy_(bias)
-        return explained
-
-    def static_vectors(self, grid: GridLike | None = None) -> Tensor:
-        projected: Tensor = self.projection(self.encoder.static_vectors(grid))
-        return projected
-
-    def similarity(self, grid: GridLike | None = None) -> Tensor:
-        vectors = nn.functional.normalize(self.static_vectors(grid).to(self.wide), dim=-1)
-        return vectors @ vectors.T
+        """Fit the projection to a table of the grid it was made for, by ridge regression in float64."""
+        vectors = self.encoder._static(Positions((self.made_for,)))[0].double()
+        solution = ridge(vectors, table.to(vectors))
+        self.projection.weight.copy_(solution.weight.T)
+        self.projection.bias.copy_(solution.bias)
+        return float(solution.explained)
 
     def no_weight_decay(self) -> set[str]:
         return {f"encoder.{name}" for name in self.encoder.no_weight_decay()}

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from loope.core.errors import one_of, require_multiple
 from loope.core.grid import Grid, GridLike, as_positive, as_size
-from loope.encoders.base import PositionalEncoder, register_encoder
+from loope.encoders.base import register_encoder
+from loope.encoders.refine import Refinable, Refine
 from loope.positions import Positions, PositionsLike, as_positions
 
 SCALINGS = ("axis", "height")
@@ -29,8 +30,11 @@ def turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return torch.addcmul(x * cos, swapped, sin)
 
 
-class Rotary(PositionalEncoder, ABC):
-    """Base class of rotary encoders: `angles` returns the angle of each channel pair of each head."""
+class Rotary(Refinable, ABC):
+    """Base class of rotary encoders: `angles` returns the angle of each channel pair of each head.
+
+    `rotate` takes positions that are refined already, if they are: the blocks do not see the images.
+    """
 
     reads_content = False
 
@@ -96,13 +100,26 @@ class RopeAxial(Rotary):
         grid: (height, width) of the grid.
         heads: attention heads.
         temperature: the slowest pair turns about 1 / temperature a cell.
+        refine: "image" moves patches by what the image shows; options as a dictionary or `ImageRefinement`.
+        patch_size: side of a patch in pixels, for `refine`.
+        channels: channels of the image, for `refine`.
     """
 
     paper = "Heo et al., 2024"
 
-    def __init__(self, dim: int, grid: GridLike, heads: int, temperature: float = 100.0):
+    def __init__(
+        self,
+        dim: int,
+        grid: GridLike,
+        heads: int,
+        temperature: float = 100.0,
+        refine: Refine = None,
+        patch_size: int | None = None,
+        channels: int = 3,
+    ):
         super().__init__(dim, grid, heads)
         self.temperature = as_positive(temperature, "temperature")
+        self._refine_by(refine, patch_size, channels)
 
     def angles(self, positions: PositionsLike, layer: int) -> Tensor:
         """Return `(1 or B, 1, N, d/2)`: half of the pairs turn with the row, the others with the column."""
@@ -114,7 +131,7 @@ class RopeAxial(Rotary):
     def waves(self, positions: Positions, layer: int) -> Tensor:
         if positions.whole is not None:
             return self.constant("_waves", positions.whole)
-        return super().waves(positions, layer)
+        return waves(self._turns(*self._plane(positions))).to(self.wide)[:, :, None]  # rounded once, as constants are
 
     def _turns(self, points: Tensor, sizes: Tensor) -> Tensor:
         """Return the angles at `points` `(1 or B, N, 2)` in grids of `sizes`, `(1 or B, N, d/2)`."""
@@ -143,11 +160,24 @@ class RopeMixed(Rotary):
         heads: attention heads.
         depth: blocks of the model.
         temperature: as for `RopeAxial`, at the start.
+        refine: as for `RopeAxial`; every block gets the same refined positions.
+        patch_size: as for `RopeAxial`.
+        channels: as for `RopeAxial`.
     """
 
     paper = "Heo et al., 2024"
 
-    def __init__(self, dim: int, grid: GridLike, heads: int, depth: int, temperature: float = 10.0):
+    def __init__(
+        self,
+        dim: int,
+        grid: GridLike,
+        heads: int,
+        depth: int,
+        temperature: float = 10.0,
+        refine: Refine = None,
+        patch_size: int | None = None,
+        channels: int = 3,
+    ):
         super().__init__(dim, grid, heads)
         count = self.pairs // 2
         bands = as_positive(temperature, "temperature") ** (-torch.arange(count) / count)
@@ -155,6 +185,7 @@ class RopeMixed(Rotary):
         frame = torch.rand(as_size(depth, "depth"), self.heads, 1) * 2 * torch.pi
         direction = torch.cat((frame.expand(-1, -1, count), frame.expand(-1, -1, count) + torch.pi / 2), dim=-1)
         self.frequencies = nn.Parameter(torch.stack((direction.cos(), direction.sin())) * bands.repeat(2))
+        self._refine_by(refine, patch_size, channels)
 
     def angles(self, positions: PositionsLike, layer: int) -> Tensor:
         """Return row and column times their learned frequencies, `(1 or B, heads, N, d/2)`."""
@@ -188,6 +219,9 @@ class ScaledRope(RopeAxial):
         temperature: as for `RopeAxial`.
         scaling: "axis" scales rows by base / height and columns by base / width; "height" scales both by
             base / height, as VisionLLaMA's code does. They differ on grids that are not square.
+        refine: as for `RopeAxial`.
+        patch_size: as for `RopeAxial`.
+        channels: as for `RopeAxial`.
     """
 
     paper = "Chu et al., 2024 (VisionLLaMA)"
@@ -200,8 +234,11 @@ class ScaledRope(RopeAxial):
         base: int = 14,
         temperature: float = 10_000.0,
         scaling: str = "axis",
+        refine: Refine = None,
+        patch_size: int | None = None,
+        channels: int = 3,
     ):
-        super().__init__(dim, grid, heads, temperature)
+        super().__init__(dim, grid, heads, temperature, refine, patch_size, channels)
         self.base = as_size(base, "base")
         one_of("scaling", scaling, SCALINGS)
         self.scaling = scaling

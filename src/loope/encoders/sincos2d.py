@@ -7,6 +7,7 @@ from loope.core.errors import require_multiple
 from loope.core.grid import GridLike
 from loope.encoders.base import StaticTable, register_encoder
 from loope.encoders.frequencies import sinusoids, vaswani
+from loope.encoders.refine import Refinable, Refine
 from loope.positions.plane import unit
 
 
@@ -17,27 +18,33 @@ def _axis(position: Tensor, dim: int) -> Tensor:
 
 
 @register_encoder("sincos2d")
-class SinCos2d(StaticTable):
+class SinCos2d(Refinable, StaticTable):
     """Half of the width encodes the row, half the column.
 
     Args:
         dim: width D of the tokens, a multiple of 4.
         grid: (height, width) of the grid.
+        refine: "image" moves patches by what the image shows; options as a dictionary or `ImageRefinement`.
+        patch_size: side of a patch in pixels, for `refine`.
+        channels: channels of the image, for `refine`.
     """
 
     paper = "Chen et al., 2021"
     continuous = True
 
-    def __init__(self, dim: int, grid: GridLike):
+    def __init__(
+        self, dim: int, grid: GridLike, refine: Refine = None, patch_size: int | None = None, channels: int = 3
+    ):
         super().__init__(dim, grid)
         require_multiple("dim", self.dim, 4, repr(self.name))
+        self._refine_by(refine, patch_size, channels)
 
     def _vectors(self, points: Tensor, sizes: Tensor) -> Tensor:
         return torch.cat([_axis(axis, self.dim // 2) for axis in points.unbind(-1)], dim=-1)
 
 
 @register_encoder("sincos2d_sum")
-class SinCos2dSum(StaticTable):
+class SinCos2dSum(Refinable, StaticTable):
     """Sinusoids of row and column added, coordinates from -1 to 1: the 2D baseline of the paper's released code.
 
     A sum cannot distinguish (a, b) from (b, a): cells mirrored at the diagonal of a square grid get the same vector.
@@ -45,14 +52,20 @@ class SinCos2dSum(StaticTable):
     Args:
         dim: width D of the tokens, even.
         grid: (height, width) of the grid.
+        refine: as for `SinCos2d`.
+        patch_size: as for `SinCos2d`.
+        channels: as for `SinCos2d`.
     """
 
     paper = "LOOPE, 2026 (baseline)"
     continuous = True
 
-    def __init__(self, dim: int, grid: GridLike):
+    def __init__(
+        self, dim: int, grid: GridLike, refine: Refine = None, patch_size: int | None = None, channels: int = 3
+    ):
         super().__init__(dim, grid)
         require_multiple("dim", self.dim, 2, repr(self.name))
+        self._refine_by(refine, patch_size, channels)
 
     def _vectors(self, points: Tensor, sizes: Tensor) -> Tensor:
         row, column = unit(points, sizes).unbind(-1)

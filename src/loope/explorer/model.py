@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from loope.core.errors import MissingPackageError, one_of
-from loope.encoders.loope import Loope
+from loope.encoders.refine import Refinable
 from loope.explorer.offsets import read_encoder
 from loope.explorer.serialization import to_json
 from loope.explorer.uploads import read_weights
@@ -35,7 +35,7 @@ def shipped() -> nn.Module:
 
 
 @lru_cache(maxsize=1)
-def shipped_encoder() -> Loope:
+def shipped_encoder() -> Refinable:
     """Load only its LOOPE, so that most of the page does not wait for timm."""
     return read_encoder(read_weights(SHIPPED.read_bytes()))
 

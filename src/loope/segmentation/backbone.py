@@ -12,7 +12,7 @@ from loope.core.errors import LoopeError, require
 from loope.core.grid import Grid
 from loope.segmentation.labels import Labels, as_labels
 from loope.surgery.adapters.base import adapter_for
-from loope.surgery.state import attachment_of
+from loope.surgery.find import attachment_of
 
 
 class SegmentationModel(nn.Module):
@@ -42,8 +42,12 @@ class SegmentationModel(nn.Module):
         )
         branches = adapter_for(backbone).branches()
         require(
-            hasattr(backbone, "prune_intermediate_layers") and len(branches) == 1,
+            hasattr(backbone, "prune_intermediate_layers") and hasattr(backbone, "patch_embed") and len(branches) == 1,
             f"The backbone must be a timm ViT, DeiT, BEiT, EVA or CaiT, got {type(backbone).__name__}.",
+        )
+        require(
+            branches[0].patch_drop is None,
+            "The decoder needs all patches of an image; create the backbone with patch_drop_rate=0.",
         )
         self.dim, self.heads, self.depth = branches[0].dim, branches[0].heads, len(branches[0].blocks)
         self.patch_size = branches[0].patch_size

@@ -1,12 +1,13 @@
 """Attach encoders to vision transformers, detach them, and save and load the result."""
 
 from loope.surgery.adapters.base import Adapter, Branch, Slot, WrapperAdapter, register_adapter
-from loope.surgery.attach import attach, detach, resize, set_strength, use_positions
+from loope.surgery.attach import attach, detach, resize
 from loope.surgery.bake import bake
 from loope.surgery.checkpoint import load, save
+from loope.surgery.control import set_strength, use_positions
 from loope.surgery.report import Report, report
 
-from loope.surgery.adapters import timm, timm_cait, timm_crossvit, timm_vit, transformers  # isort: skip  # they register themselves
+from loope.surgery.adapters import timm, timm_cait, timm_crossvit, timm_naflex, timm_vit, transformers  # isort: skip  # they register themselves
 
 __all__ = [
     "Adapter",
@@ -26,6 +27,7 @@ __all__ = [
     "timm",
     "timm_cait",
     "timm_crossvit",
+    "timm_naflex",
     "timm_vit",
     "transformers",
     "use_positions",

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -13,22 +12,15 @@ from torch import Tensor, nn
 from loope.core.errors import LoopeError, one_of, require, told
 from loope.core.grid import Grid, GridLike, as_grid
 from loope.encoders import PositionalEncoder, create_encoder
-from loope.positions import PositionsLike, as_positions
 from loope.surgery import specs
 from loope.surgery.adapters.base import Adapter, Branch, adapter_for
+from loope.surgery.find import all_attachments, attachment_of, sole_attachment
 from loope.surgery.hooks import is_wired
 from loope.surgery.host import Host, fit_table
 from loope.surgery.overrides import override_methods, restore_methods
 from loope.surgery.own import compare_outputs, fit_own_table, output_of, own_start
 from loope.surgery.report import start_note
-from loope.surgery.state import (
-    Attachment,
-    all_attachments,
-    attachment_of,
-    required_attachment,
-    sole_attachment,
-    unwrapped,
-)
+from loope.surgery.state import Attachment
 
 EncoderChoice: TypeAlias = "str | Sequence[str | tuple[str, dict[str, Any]]]"
 PREFIXES = ("none", "learned")
@@ -167,67 +159,6 @@ def resize(model: nn.Module, size: GridLike) -> None:
         fit_table(branch, old)
 
 
-@contextmanager
-def use_positions(model: nn.Module, positions: PositionsLike) -> Iterator[None]:
-    """Tell an attached model where its patches are, instead of on the grid of the image.
-
-    Only encoders follow; the model's own encoding, if kept, does not.
-
-    Args:
-        model: a model with encoders attached.
-        positions: positions of the patches of every image until the context ends.
-
-    Examples:
-        >>> import loope, timm
-        >>> model = attach(timm.create_model("vit_tiny_patch16_224", depth=1), "rope_axial").eval()
-        >>> images = torch.rand(1, 3, 224, 224)
-        >>> with use_positions(model, loope.Positions.grid(14, 14).shift(rows=3)):
-        ...     moved = model(images)
-        >>> torch.allclose(moved, model(images), atol=1e-4)  # rotary scores depend on offsets only
-        True
-
-    Raises:
-        LoopeError: if nothing is attached.
-    """
-    place = as_positions(positions)
-    host = required_attachment(model).host
-    require(len(host.places) == 1, "A model with several grids of patches cannot be given one set of positions.")
-    before, host.places[0].given = host.places[0].given, place
-    try:
-        yield
-    finally:
-        host.places[0].given = before
-
-
-def set_strength(model: nn.Module, strength: float, *, own: float | None = None) -> None:
-    """Set how strongly the attached encoders act, from 0 (as if they were not there) to 1.
-
-    Vectors, biases and angles are multiplied by it; a convolution's result is blended with its input. What an encoder
-    hides from attention is seen with weight 1 - strength. Compiled models follow without compiling again, except for
-    the first call.
-
-    Args:
-        model: a model with encoders attached.
-        strength: of the encoders.
-        own: of the model's own encoding, which must have been kept with `keep_own=True`.
-
-    Raises:
-        LoopeError: if nothing is attached, a strength is not between 0 and 1, or the own encoding is unused.
-    """
-    attachment = sole_attachment(unwrapped(model))
-    for name, value in (("strength", strength), ("own", own)):
-        require(
-            (value is None and name == "own") or (isinstance(value, int | float) and 0 <= value <= 1),
-            f"`{name}` must be a number from 0 to 1, got {told(value)}.",
-        )
-    require(
-        own is None or attachment.spec["keep_own"],
-        "`own` is the strength of the model's own encoding, which is unused here; attach with keep_own=True.",
-    )
-    require(not attachment.baked, "A baked model's encoders are constants; set the strength before loope.bake.")
-    attachment.set_strengths(strength, attachment.strengths[1] if own is None else own)
-
-
 def _chosen(encoder: EncoderChoice, options: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     if isinstance(encoder, str):
         return [(encoder, options)]
@@ -296,6 +227,8 @@ def _check_fit(adapter: Adapter, branch: Branch, encoders: Sequence[PositionalEn
                 f"{encoder.name!r} acts in attention, and that of this model ({' '.join(strange) or 'no `attend`'}) is "
                 "not known from the inside; additive and conditional encoders can be attached.",
             )
+        if "bias" in encoder.hooks():
+            adapter.check_bias()
         if "mix" in encoder.hooks():
             require(
                 any(encoder.mixes_after(layer) for layer in range(len(branch.blocks))),

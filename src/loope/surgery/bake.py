@@ -10,8 +10,10 @@ from loope.core.grid import GridLike, as_grid
 from loope.encoders import PositionalEncoder
 from loope.encoders.rotary import Rotary, turn
 from loope.positions import Positions, PositionsLike, as_positions
+from loope.surgery.adapters.base import Branch
 from loope.surgery.attach import resize
-from loope.surgery.state import Attachment, sole_attachment
+from loope.surgery.find import sole_attachment
+from loope.surgery.state import Attachment
 
 
 class Baked(PositionalEncoder):
@@ -62,9 +64,20 @@ class BakedRotation(Baked):
 
 
 class BakedBias(Baked):
-    """A baked bias, `(layers, 1, heads, N, N)`."""
+    """A baked bias, `(layers, 1, heads, P + N, P + N)`, so that no block has to add the prefix."""
+
+    reads_content = False
+
+    def __init__(self, encoder: PositionalEncoder, value: Tensor, prefix: int):
+        super().__init__(encoder, value)
+        self.prefix_tokens = prefix
+        self.bias_per_layer = len(value) > 1
 
     def bias(self, q: Tensor, positions: Positions, layer: int) -> Tensor:
+        count = self.prefix_tokens
+        return self.at(positions, layer)[..., count:, count:].to(q.dtype)
+
+    def bias_with_prefix(self, q: Tensor, positions: Positions, layer: int, prefix: int) -> Tensor:
         return self.at(positions, layer).to(q.dtype)
 
 
@@ -84,24 +97,26 @@ def bake(model: nn.Module, size: GridLike) -> None:
     model.eval().requires_grad_(False)
     attachment.unwire()
     for number, branch in enumerate(attachment.branches):
-        encoders = [_baked(encoder, len(branch.blocks)) for encoder in attachment.encoders_of(number)]
+        encoders = [_baked(encoder, branch) for encoder in attachment.encoders_of(number)]
         attachment.encoders[number] = nn.ModuleList(encoders)
     _drop_own(attachment)
     attachment.wire()
 
 
 @torch.no_grad()
-def _baked(encoder: PositionalEncoder, depth: int) -> PositionalEncoder:
+def _baked(encoder: PositionalEncoder, branch: Branch) -> PositionalEncoder:
     if encoder.reads_content or len(encoder.hooks()) != 1:
         return encoder
-    grid = Positions((encoder.grid,))
+    grid, depth, prefix = Positions((encoder.grid,)), len(branch.blocks), branch.prefix
     if "embed" in encoder.hooks():
         return BakedTable(encoder, encoder(None)[None]).eval()
     if isinstance(encoder, Rotary):
         return BakedRotation(encoder, _once(torch.stack([encoder.waves(grid, n) for n in range(depth)]))).eval()
     if "bias" in encoder.hooks():
         query = encoder._anchor.new_zeros(1, 1, grid.length, 1)  # not read
-        return BakedBias(encoder, _once(torch.stack([encoder.bias(query, grid, n) for n in range(depth)]))).eval()
+        layers = range(depth if encoder.bias_per_layer else 1)
+        biases = torch.stack([encoder.bias_with_prefix(query, grid, layer, prefix) for layer in layers])
+        return BakedBias(encoder, _once(biases), prefix).eval()
     return encoder
 
 

@@ -16,8 +16,10 @@ from loope.core.errors import LoopeError, MissingPackageError, require
 from loope.core.files import write_atomic
 from loope.surgery import pretrained, rehearsal, specs
 from loope.surgery.adapters.base import build_model, describe_model
-from loope.surgery.attach import attach, resize, set_strength
-from loope.surgery.state import as_if_detached, require_merged, sole_attachment, unwrapped
+from loope.surgery.attach import attach, resize
+from loope.surgery.control import set_strength
+from loope.surgery.find import require_merged, sole_attachment, unwrapped
+from loope.surgery.state import as_if_detached
 
 KEY = "loope"
 FORMAT = 1

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from loope.encoders.masks import require_unpacked
+from loope.positions import Positions
 from loope.surgery.adapters.base import Branch
 from loope.surgery.host import Host
 from loope.surgery.place import Place
@@ -39,17 +41,53 @@ class Hook:
         return self.host.places[self.number]
 
 
-class AddToPatches(Hook):
-    """After the patch embedding: notes where the patches are and applies additive encoders."""
+class AddPositions(Hook):
+    """Base class of hooks that note where the patches are and apply additive encoders."""
 
-    def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], tokens: Tensor) -> Tensor:
-        """Return `tokens` `(B, N, D)` or `(B, h, w, D)` with positions added."""
+    def add(self, tokens: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+        """Return `tokens` `(B, N, D)` or `(B, h, w, D)` with positions added.
+
+        Args:
+            tokens: the patch tokens.
+            args: what the patch embedding was called with.
+            kwargs: what the patch embedding was called with.
+        """
         images, positions = self.host.adapter.positions(self.branch, tokens, *args, **kwargs)
         if self.place.given is not None:
             positions = self.place.given
+            images = self.host.adapter.images_at(images, self.branch, positions, *args, **kwargs)
+        require_unpacked(positions, self.branch.prefix)
         self.place.set(self.host.apply("refined", self.number, images, positions))
         added: Tensor = self.host.apply("add_to_patches", self.number, tokens, images, self.place.positions)
         return added
+
+
+class AddToPatches(AddPositions):
+    """After the patch embedding: adds positions to the patch tokens."""
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], tokens: Tensor) -> Tensor:
+        """Return the patch tokens with positions added."""
+        return self.add(tokens, args, kwargs)
+
+
+class NoteCall(Hook):
+    """Before the patch embedding: notes its arguments for `AddAtEntry`."""
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Note what the patch embedding is called with."""
+        self.place.call = args, kwargs
+
+
+class AddAtEntry(AddPositions):
+    """Before the first block: adds positions to the patch tokens, after the model has replaced some of them."""
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the module's arguments; the first is `(B, P + N, D)` with positions added to the patches."""
+        if self.place.call is None:
+            return args  # not in a forward pass of the model
+        call, self.place.call = self.place.call, None
+        count = self.branch.prefix
+        return _behind(args[0], self.add(args[0][:, count:], *call), count), *args[1:]
 
 
 class ScaleOwnTable(Hook):
@@ -128,12 +166,14 @@ class Position(InBlock):
         layer: index of the block.
         rotates: whether any encoder is rotary.
         biases: whether any encoder adds a bias.
+        shared: whether the bias is the same in all blocks.
     """
 
-    def __init__(self, host: Host, number: int, layer: int, rotates: bool, biases: bool):
+    def __init__(self, host: Host, number: int, layer: int, rotates: bool, biases: bool, shared: bool):
         super().__init__(host, number, layer)
         self.rotates = rotates
         self.biases = biases
+        self.shared = shared
 
     def __call__(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """Rotate queries and keys, and sum the biases; prefix tokens are not affected.
@@ -145,10 +185,7 @@ class Position(InBlock):
         count = self.branch.prefix
         positions = self.place.at(q.shape[-2], count)
         patches = q[..., count:, :], k[..., count:, :]
-        bias = None
-        if self.biases:
-            bias = self.host.apply("bias", self.number, patches[0], positions, self.layer)
-            bias = F.pad(bias, (count, 0, count, 0)) if count else bias
+        bias = self._bias(patches[0], positions) if self.biases else None
         if self.rotates:
             turned_q, turned_k = self.host.apply("rotate", self.number, *patches, positions, self.layer)
             q, k = _behind(q, turned_q, count), _behind(k, turned_k, count)
@@ -159,24 +196,67 @@ class Position(InBlock):
         scaled: Tensor = self.host.apply("scale_own", value, nothing)
         return scaled
 
+    def _bias(self, q: Tensor, positions: tuple[Positions, ...]) -> Tensor:
+        """Return the bias in the dtype of `q`; if all blocks share it, the one that an earlier block computed."""
+        # A compiler recognizes equal computations by itself, and must not let tensors escape from its graph.
+        shared = self.shared and not torch.compiler.is_compiling()
+        bias = self.place.kept(positions, q) if shared else None
+        if bias is None:
+            bias = self.host.apply("bias", self.number, q, positions, self.layer).to(q.dtype)
+        if shared:
+            last = self.layer == len(self.branch.blocks) - 1
+            self.place.keep(positions, None if last else bias)
+        return bias
 
-class Attend(Hook):
-    """Replaces an attention module's `forward` by the same computation with positions."""
+
+class Forward(Hook):
+    """Base class of hooks that replace the `forward` of one module.
+
+    Args:
+        host: the model.
+        number: index of the branch.
+        module: the module.
+    """
+
+    def __init__(self, host: Host, number: int, module: nn.Module):
+        super().__init__(host, number)
+        self.module = module
+        self.previous = module.__dict__.get("forward")  # another library's patch, restored by `remove_hooks`
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what the module returns."""
+        raise NotImplementedError
+
+
+class Attend(Forward):
+    """Computes an attention module's output with positions."""
 
     def __init__(self, attention: nn.Module, position: Position):
-        super().__init__(position.host, position.number)
-        self.attention = attention
+        super().__init__(position.host, position.number, attention)
         self.position = position
-        self.previous = attention.__dict__.get("forward")  # another library's patch, restored by `remove_hooks`
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the attention module returns."""
-        return self.host.adapter.attend(self.attention, self.position, *args, **kwargs)
+        return self.host.adapter.attend(self.module, self.position, *args, **kwargs)
+
+
+class DropPatches(Forward):
+    """Drops patches as the model's module does, and their positions with them."""
+
+    def __call__(self, tokens: Tensor) -> Any:
+        """Return what the module returns."""
+        result, kept = self.host.adapter.drop(self.module, tokens)
+        if kept is not None:
+            self.place.take(kept)
+        return result
 
 
 def _behind(tokens: Tensor, patches: Tensor, count: int) -> Tensor:
-    """Concatenate the first `count` of `tokens` and `patches`."""
-    return torch.cat((tokens[..., :count, :], patches), dim=-2) if count else patches
+    """Concatenate the first `count` of `tokens`, with zeros in the channels that only `patches` have, and `patches`."""
+    if not count:
+        return patches
+    first, more = tokens[..., :count, :], patches.shape[-1] - tokens.shape[-1]
+    return torch.cat((F.pad(first, (0, more)) if more else first, patches), dim=-2)
 
 
 def entrances(block: nn.Module) -> list[nn.Module]:
@@ -201,7 +281,7 @@ def remove_hooks(module: nn.Module) -> None:
         for key in [key for key, hook in hooks.items() if isinstance(hook, Hook)]:
             del hooks[key]
     patched = module.__dict__.get("forward")
-    if isinstance(patched, Attend):
+    if isinstance(patched, Forward):
         del module.forward
         if patched.previous is not None:
             module.forward = patched.previous

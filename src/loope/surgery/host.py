@@ -67,10 +67,7 @@ class Host:
     note: str | None = None
     explained: list[float] = field(default_factory=list)
     moved: Moved | None = None
-    places: list[Place] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.places = [Place() for _ in self.branches]
+    places: list[Place] = field(default_factory=list)
 
     def apply(self, step: str, *args: Any) -> Any:
         """Call `model.loope`, which may be a wrapper: PEFT replaces it for `modules_to_save`."""
@@ -105,7 +102,10 @@ def fit_table(branch: Branch, old: Grid) -> None:
         return
     table, count = branch.table.value, branch.table_prefix
     with torch.no_grad():
-        moved = torch.cat((table[:, :count], resample(table[:, count:], old, branch.grid)), dim=1)
+        if table.dim() == 4:
+            moved = resample(table.flatten(1, 2), old, branch.grid).view(1, *branch.grid, -1)
+        else:
+            moved = torch.cat((table[:, :count], resample(table[:, count:], old, branch.grid)), dim=1)
     trained = isinstance(table, nn.Parameter)
     setattr(*branch.table, nn.Parameter(moved, table.requires_grad) if trained else moved)
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from loope.core.errors import require
 from loope.core.grid import as_grid
-from loope.surgery.state import required_attachment
+from loope.surgery.find import required_attachment
 
 PREFIX = "loope."
 

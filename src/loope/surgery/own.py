@@ -66,7 +66,7 @@ def own_table(branch: Branch) -> Tensor:
     """Return the model's own vectors of the patches, `(N, D)`."""
     require(branch.table is not None, "This model has no position table of its own.")
     table: Tensor = branch.table.value  # type: ignore[union-attr]
-    return table.detach()[0, branch.table_prefix :]
+    return table.detach().flatten(1, -2)[0, branch.table_prefix :]  # some are (1, h, w, D)
 
 
 def fit_own_table(branch: Branch, encoder: PositionalEncoder) -> float:

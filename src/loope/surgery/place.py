@@ -18,23 +18,35 @@ class Place:
 
     Set at the patch embedding and read in the blocks. A checkpointed block runs again in the backward pass, when other
     images may have passed since; it is then recognized by the memory of its input.
+
+    Args:
+        start: the positions before the first forward pass, for blocks that are called alone.
     """
 
-    def __init__(self) -> None:
-        self.positions: tuple[Positions, ...] = ()
+    def __init__(self, start: Sequence[Positions] = ()) -> None:
+        self.start = tuple(start)
+        self.positions = self.start
         self.given: Positions | None = None  # by `use_positions`
+        self.call: tuple[tuple[Any, ...], dict[str, Any]] | None = None  # of the patch embedding, until `entry`
+        self._bias: tuple[tuple[Positions, ...], Tensor] | None = None  # of the current forward pass, for all blocks
         self._inputs: dict[StorageWeakRef, tuple[Positions, ...]] = {}
 
     @property
     def length(self) -> int:
-        """Return the number of patches in a row."""
+        """Return the number of patches in a row; 0 before the first forward pass."""
         return self.positions[0].length if self.positions else 0
 
     def set(self, positions: Sequence[Positions]) -> None:
         """Set the positions of a new batch."""
         self.positions = tuple(positions)
+        self._bias = None
         if not torch.compiler.is_compiling():  # compiled code must not depend on what ran before
             self._inputs = {ref: each for ref, each in self._inputs.items() if not ref.expired()}  # type: ignore[no-untyped-call]
+
+    def take(self, index: Tensor) -> None:
+        """Keep the patches `index`, `(B, M)` int64, after others were dropped."""
+        taken = {id(each): each.taken(index) for each in self.positions}  # most encoders share one
+        self.positions = tuple(taken[id(each)] for each in self.positions)
 
     def enter(self, tokens: Tensor) -> None:
         """Note that a block starts on `tokens`; restore their positions if it is run again for the backward pass."""
@@ -57,9 +69,21 @@ class Place:
             expected = f"{prefix} prefix and {self.length} patch tokens" if self.positions else "a patch embedding"
             raise LoopeError(
                 f"Expected {expected}, got {tokens} tokens in all; encoders that act in blocks cannot be used where "
-                "tokens are dropped or added on the way."
+                "tokens are added, or dropped by other modules than the adapter's `patch_drop`."
             )
         return self.positions
 
+    def keep(self, positions: tuple[Positions, ...], bias: Tensor | None) -> None:
+        """Keep the bias of these positions for the next blocks, or none."""
+        # One with gradients belongs to the block that computed it: a checkpointed block computes it again.
+        self._bias = None if bias is None or bias.requires_grad else (positions, bias)
+
+    def kept(self, positions: tuple[Positions, ...], q: Tensor) -> Tensor | None:
+        """Return the bias that was kept, if it is of these positions and fits the queries, else None."""
+        if self._bias is None or self._bias[0] is not positions:
+            return None
+        bias = self._bias[1]
+        return bias if (bias.dtype, bias.device) == (q.dtype, q.device) else None
+
     def __reduce__(self) -> Any:
-        return Place, ()  # copies start empty: their blocks have not run yet
+        return Place, (self.start,)  # the blocks of a copy have not run yet

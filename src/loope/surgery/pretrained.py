@@ -14,7 +14,8 @@ from loope.core.grid import as_grid
 from loope.surgery import rehearsal, specs
 from loope.surgery.adapters.transformers import HuggingFaceAdapter, with_weights
 from loope.surgery.attach import attach, resize
-from loope.surgery.state import OURS, as_if_detached, sole_attachment
+from loope.surgery.find import sole_attachment
+from loope.surgery.state import OURS, as_if_detached
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 SPEC = f"{OURS}_extra_state"

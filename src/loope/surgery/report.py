@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from loope.surgery.state import Attachment, sole_attachment, unwrapped
+from loope.surgery.find import sole_attachment, unwrapped
+from loope.surgery.state import Attachment
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any, TypedDict
 
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 
 from loope.core.errors import LoopeError, require
+from loope.encoders.generator import ImageRefinement
 from loope.orders import Order
 
 
@@ -74,6 +76,8 @@ def _plain(value: Any) -> Any:
         return {"tensor": value.tolist()}
     if isinstance(value, Order):
         return {"order": value.index.tolist(), "name": value.name}
+    if isinstance(value, ImageRefinement):
+        return dataclasses.asdict(value)  # `refine` takes the options as a dictionary too
     raise LoopeError(f"The option {value!r} cannot be written into a checkpoint; use plain values, tensors or orders.")
 
 

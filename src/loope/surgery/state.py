@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from loope.core.errors import LoopeError, require, told
 from loope.core.grid import Grid
 from loope.encoders import PositionalEncoder
-from loope.encoders.base import mask
+from loope.encoders.masks import mask, pad_prefix
 from loope.positions import Positions
 from loope.surgery import specs
 from loope.surgery.adapters.base import Branch
 from loope.surgery.hooks import (
+    AddAtEntry,
     AddToPatches,
     AddToPrefix,
     Attend,
+    DropPatches,
     EnterBlock,
     MixAfterBlock,
+    NoteCall,
     Position,
     RestoreOwnTable,
     ScaleOwnTable,
@@ -30,6 +31,7 @@ from loope.surgery.hooks import (
     show_own_table,
 )
 from loope.surgery.host import Host, fit_table, give_back, keep, take, zeros_for
+from loope.surgery.place import Place
 
 T = TypeVar("T")
 # Prefixes of the names of our weights, and of the model's own encoding among them.
@@ -54,6 +56,9 @@ class Attachment(nn.Module):
     def __init__(self, host: Host, encoders: Sequence[Sequence[PositionalEncoder]], spec: specs.Spec):
         super().__init__()
         self.host = host  # a plain attribute, so that the model's modules are not registered twice
+        host.places = [
+            Place([Positions((branch.grid,))] * len(each)) for branch, each in zip(host.branches, encoders, strict=True)
+        ]
         self.baked = False
         self.encoders = nn.ModuleList(nn.ModuleList(each) for each in encoders)
         self.prefixes = nn.ParameterDict()
@@ -94,8 +99,11 @@ class Attachment(nn.Module):
         return getattr(self, step)(*args)
 
     def refined(self, number: int, images: Any, positions: Positions) -> list[Positions]:
-        """Return the positions of the patches for each encoder."""
-        return [positions for _ in self.encoders_of(number)]
+        """Return the positions of the patches for each encoder, refined by the images for those that act in blocks."""
+        return [
+            positions if "embed" in encoder.hooks() else encoder.refine_positions(images, positions)
+            for encoder in self.encoders_of(number)
+        ]
 
     def add_to_patches(self, number: int, tokens: Tensor, images: Any, positions: Sequence[Positions]) -> Tensor:
         """Add the additive encoders' output to `tokens` `(B, N, D)` or `(B, h, w, D)`."""
@@ -116,15 +124,18 @@ class Attachment(nn.Module):
         return patches
 
     def bias(self, number: int, q: Tensor, positions: Sequence[Positions], layer: int) -> Tensor:
-        """Return the sum of the biases for queries `(B, heads, N, d)` of patches."""
+        """Return the sum of the biases, prefix tokens included, for queries `(B, heads, N, d)` of patches."""
+        prefix = self.branches[number].prefix
         biases = []
         for encoder, place in self._with("bias", number, positions):
+            if self.strength is None:
+                biases.append(encoder.bias_with_prefix(q, place, layer, prefix))
+                continue
             bias = encoder.bias(q, place, layer)
-            if self.strength is not None:
-                # What an encoder hides at full strength is seen with weight 1 - t; other images stay hidden.
-                hidden = torch.log1p(-self.strength).to(bias.dtype)
-                bias = mask(torch.where(bias.isneginf(), hidden, bias * self.strength), place)
-            biases.append(bias)
+            # What an encoder hides at full strength is seen with weight 1 - t; other images stay hidden.
+            hidden = torch.log1p(-self.strength).to(bias.dtype)
+            scaled = mask(torch.where(bias.isneginf(), hidden, bias * self.strength), place)
+            biases.append(pad_prefix(scaled, place, prefix))
         return sum(biases[1:], start=biases[0])
 
     def rotate(
@@ -166,6 +177,7 @@ class Attachment(nn.Module):
                 value, taken = take(slot, zeros_for(branch) if slot is branch.table else None)
                 keep(self.own, key, value, taken)
                 self.host.taken[key] = (branch, slot, taken)
+        self.host.adapter.sync_own()
 
     def restore(self) -> None:
         """Move the model's own encoding back, resampled if the model was resized."""
@@ -179,6 +191,7 @@ class Attachment(nn.Module):
             if slot is branch.table:
                 fit_table(branch, old[id(branch)])
         host.taken.clear()
+        host.adapter.sync_own()
         if any(branch.grid != old[id(branch)] for branch in self.branches):
             host.adapter.set_geometry(self.branches[0].pixels)
 
@@ -186,11 +199,18 @@ class Attachment(nn.Module):
         """Register the hooks in the model."""
         host = self.host
         for number, branch in enumerate(self.branches):
-            branch.patch_embed.register_forward_hook(AddToPatches(host, number), prepend=True, with_kwargs=True)
+            if branch.add_at_entry and branch.entry is not None:
+                branch.patch_embed.register_forward_pre_hook(NoteCall(host, number), with_kwargs=True)
+                branch.entry.register_forward_pre_hook(AddAtEntry(host, number))
+            else:
+                branch.patch_embed.register_forward_hook(AddToPatches(host, number), prepend=True, with_kwargs=True)
             if branch.name in self.prefixes and branch.entry is not None:
                 branch.entry.register_forward_pre_hook(AddToPrefix(host, number))
+            if branch.patch_drop is not None:
+                branch.patch_drop.forward = DropPatches(host, number, branch.patch_drop)
             mixing = self.encoders_of(number, "mix")
-            rotates, biases = (bool(self.encoders_of(number, hook)) for hook in ("rotate", "bias"))
+            rotates, biases = bool(self.encoders_of(number, "rotate")), self.encoders_of(number, "bias")
+            shared = not any(encoder.reads_content or encoder.bias_per_layer for encoder in biases)
             fades = self.own_strength is not None and self.spec["keep_own"]
             if fades and branch.table is not None and branch.table.value is not None:
                 branch.patch_embed.register_forward_pre_hook(ScaleOwnTable(host, number))
@@ -202,7 +222,7 @@ class Attachment(nn.Module):
                 if any(encoder.mixes_after(layer) for encoder in mixing):
                     block.register_forward_hook(MixAfterBlock(host, number, layer), prepend=True)
                 if rotates or biases or (fades and branch.own):
-                    attention.forward = Attend(attention, Position(host, number, layer, rotates, biases))
+                    attention.forward = Attend(attention, Position(host, number, layer, rotates, bool(biases), shared))
 
     def unwire(self) -> None:
         """Remove the hooks from the model."""
@@ -256,76 +276,3 @@ def as_if_detached(named: dict[str, T]) -> dict[str, T]:
     """Rename the entries of a state dict as if detached: the own encoding at its old place, nothing of ours."""
     back = {name.removeprefix(OWN).replace("/", ".") if name.startswith(OWN) else name: named[name] for name in named}
     return {name: value for name, value in back.items() if not name.startswith(OURS)}
-
-
-def attachment_of(model: nn.Module) -> Attachment | None:
-    """Return the model's active attachment, or None; attachments of submodules do not count."""
-    found = getattr(model._modules.get("loope"), "acting", None)
-    return found if isinstance(found, Attachment) else None
-
-
-def all_attachments(model: nn.Module) -> list[Attachment]:
-    """Return the model's attachment and the copies of it that a wrapper keeps."""
-    return [module for module in model.loope.modules() if isinstance(module, Attachment)]  # type: ignore[union-attr]
-
-
-def required_attachment(model: nn.Module) -> Attachment:
-    """Return the model's active attachment.
-
-    Raises:
-        LoopeError: if nothing is attached.
-    """
-    require(isinstance(model, nn.Module), f"Expected a model (torch.nn.Module), got {told(model)}.")
-    found = attachment_of(model)
-    if found is not None:
-        return found
-    for name, part in model.named_modules():
-        if attachment_of(part) is not None:
-            raise LoopeError(
-                f"Nothing is attached to this {type(model).__name__} itself, but to the {type(part).__name__} inside "
-                f"it: pass `model.{name}`, and wrap it again if that changes it."
-            )
-    raise LoopeError(f"Nothing is attached to this {type(model).__name__}; call loope.attach(model, ...) first.")
-
-
-def sole_attachment(model: nn.Module) -> Attachment:
-    """Return the attachment of a model where no other library has wrapped it.
-
-    Raises:
-        LoopeError: if nothing is attached, or a wrapper such as PEFT's replaces the attachment.
-    """
-    found = required_attachment(model)
-    require(
-        model.loope is found,
-        f"A {type(model.loope).__name__} has taken the place of `model.loope`; merge or unload it first, with PEFT by "
-        "`model = peft_model.merge_and_unload()`.",
-    )
-    return found
-
-
-def unwrapped(model: nn.Module) -> nn.Module:
-    """Return the model inside DistributedDataParallel, DataParallel and torch.compile."""
-    dynamo = sys.modules.get("torch._dynamo.eval_frame")  # importing it takes seconds
-    compiled = () if dynamo is None else (dynamo.OptimizedModule,)
-    while True:
-        if isinstance(model, (nn.parallel.DistributedDataParallel, nn.DataParallel)):
-            model = model.module
-        elif isinstance(model, compiled):
-            model = model._orig_mod
-        else:
-            return model
-
-
-def require_merged(model: nn.Module) -> None:
-    """Check that the model has no PEFT modules, which a file could not rebuild.
-
-    Raises:
-        LoopeError: if it has.
-    """
-    require(isinstance(model, nn.Module), f"Expected a model (torch.nn.Module), got {told(model)}.")
-    strange = next((each for each in model.modules() if type(each).__module__.startswith("peft.")), None)
-    require(
-        strange is None,
-        f"Expected a model without PEFT's modules, found a {type(strange).__name__}: merge them with `merged = "
-        "peft_model.merge_and_unload()` and save `merged`, or save the adapter alone with PEFT's save_pretrained.",
-    )

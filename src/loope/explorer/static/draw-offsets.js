@@ -1,8 +1,9 @@
-// Draw LOOPE on an image: shifts along the curve, X_C as a map, and X_C along the curve.
+// Draw LOOPE on an image: moves along the curve or in the plane, X_C as a map, and X_C along the curve.
 import { scale, themed } from "./colours.js";
 
 const LINK = "#ffe14d";
-const colours = (view) => scale("coolwarm", -view.most, view.most);
+// On a curve signs have a meaning; in the plane only how far a patch moves.
+const colours = (view) => (view.plane ? scale("viridis", 0, view.most) : scale("coolwarm", -view.most, view.most));
 
 export function drawMoves(map, view) {
   const { offsets, index } = view.data,
@@ -12,27 +13,32 @@ export function drawMoves(map, view) {
   map.context.globalAlpha = 0.8;
   map.picture(view.image.bitmap);
   map.context.globalAlpha = 1;
-  map.line(
-    along.map((cell) => map.centre(cell)),
-    "#fff9",
-    map.size / 24,
-  );
-  offsets.forEach((offset, cell) => {
-    const next = along[Math.max(0, Math.min(along.length - 1, index[cell] + Math.sign(offset)))];
+  if (!view.plane)
+    map.line(
+      along.map((cell) => map.centre(cell)),
+      "#fff9",
+      map.size / 24,
+    );
+  const tipOf = (cell, [x, y]) => {
+    if (view.plane) return [x + offsets[cell][1] * map.size, y + offsets[cell][0] * map.size];
+    const share = Math.abs(offsets[cell]);
+    const next = along[Math.max(0, Math.min(along.length - 1, index[cell] + Math.sign(offsets[cell])))];
+    const [u, v] = map.centre(next);
+    return [x + (u - x) * share, y + (v - y) * share];
+  };
+  offsets.forEach((_, cell) => {
     const [x, y] = map.centre(cell),
-      [u, v] = map.centre(next),
-      share = Math.abs(offset);
-    const tip = [x + (u - x) * share, y + (v - y) * share];
+      tip = tipOf(cell, [x, y]);
     map.dot(x, y, width, "#000");
     map.arrow([x, y], tip, "#000", 2 * width, 3 * width);
-    map.arrow([x, y], tip, colour(offset), width, 3 * width);
+    map.arrow([x, y], tip, colour(view.value(cell)), width, 3 * width);
   });
   if (view.patch != null) map.mark(view.patch);
 }
 
 export function drawHeat(map, view) {
   const colour = colours(view);
-  map.cells((cell) => colour(view.data.offsets[cell]));
+  map.cells((cell) => colour(view.value(cell)));
   for (const pair of view.data.swapped) {
     const ends = pair.map((cell) => map.centre(cell));
     map.line(ends, "#000", map.size / 6);

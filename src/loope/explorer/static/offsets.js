@@ -1,4 +1,4 @@
-// LOOPE on my image: X_C as a map, how far each patch moves along the curve, and which patches change places.
+// LOOPE on my image: how far each patch moves, X_C as a map, and, along a curve, which patches change places.
 import { legend } from "./colours.js";
 import { post, slimSafetensors } from "./data.js";
 import { field, filePicker, gridControl, h, keepFocus, lede, number, problem, readGrid, say, select } from "./dom.js";
@@ -65,8 +65,16 @@ export class Offsets {
     this.told = h("p.where");
     this.message = h("div");
     this.ends = [h("span.number"), h("span.number")];
-    const ramp = h("span.ramp");
-    legend(ramp, "coolwarm");
+    this.ramp = h("span.ramp");
+    this.movesTitle = h("h2", {}, "Moves along the curve");
+    this.linked = h("span");
+    this.curve = h(
+      "article.card.wide",
+      {},
+      h("h2", {}, "Along the curve"),
+      this.chart.element,
+      h("p.hint", {}, "X_C at each position of X_G, up is ahead; outlined: changes places with its neighbour."),
+    );
     const own = this.own ? [{ value: "own", text: this.own.name }] : [];
     const images = select("image", [...Object.keys(SAMPLES), ...own], this.picked, (picked) => this.change({ picked }));
     const weights = select("checkpoint", this.checkpoints(), this.checkpoint, (checkpoint) =>
@@ -74,7 +82,7 @@ export class Offsets {
     );
     this.root.replaceChildren(
       lede(
-        "LOOPE reads the image and moves patches along the curve.",
+        "LOOPE reads the image and moves patches, along the curve or in the plane.",
         "The model that ships with the page was trained on Three-Cell; choose a file that loope.save wrote for your own.",
       ),
       h(
@@ -106,7 +114,7 @@ export class Offsets {
         h(
           "article.card",
           {},
-          h("h2", {}, "Moves along the curve"),
+          this.movesTitle,
           this.moves.element,
           h("p.hint", {}, "Arrows point to where a patch moves: one cell is X_C = 1."),
         ),
@@ -118,18 +126,12 @@ export class Offsets {
           h(
             "div.hint",
             {},
-            h("div.legend", {}, this.ends[0], ramp, this.ends[1]),
-            "Linked: they change places on the curve.",
+            h("div.legend", {}, this.ends[0], this.ramp, this.ends[1]),
+            this.linked,
           ),
         ),
       ),
-      h(
-        "article.card.wide",
-        {},
-        h("h2", {}, "Along the curve"),
-        this.chart.element,
-        h("p.hint", {}, "X_C at each position of X_G, up is ahead; outlined: changes places with its neighbour."),
-      ),
+      this.curve,
     );
   }
 
@@ -157,20 +159,32 @@ export class Offsets {
 
   take(data) {
     this.data = data;
-    this.along = Array(data.index.length);
-    data.index.forEach((position, cell) => (this.along[position] = cell));
+    this.plane = data.index == null;
+    this.along = Array(data.offsets.length);
+    data.index?.forEach((position, cell) => (this.along[position] = cell));
     this.partner = new Map(
       data.swapped.flatMap(([one, two]) => [
         [one, two],
         [two, one],
       ]),
     );
-    this.most = Math.max(...data.offsets.map(Math.abs), 1e-9);
-    this.ends.forEach((end, place) => (end.textContent = number(place ? this.most : -this.most, 2)));
+    this.most = Math.max(...data.offsets.map((_, cell) => Math.abs(this.value(cell))), 1e-9);
+    this.ends.forEach((end, place) => (end.textContent = number(place ? this.most : this.plane ? 0 : -this.most, 2)));
+    legend(this.ramp, this.plane ? "viridis" : "coolwarm");
+    this.movesTitle.textContent = `Moves ${this.plane ? "in the plane" : "along the curve"}`;
+    this.linked.textContent = this.plane
+      ? "How far each patch moves, in cells."
+      : "Linked: they change places on the curve.";
+    if (this.plane) this.curve.remove();
     for (const map of [this.moves, this.heat]) map.shape(...data.grid);
     this.root.querySelector("[list]").placeholder = data.grid.join("x");
     this.chart.shape(Math.max(8, Math.round(this.along.length / 5)), this.along.length);
     this.point(null);
+  }
+
+  // What the map shows of a cell: X_C with its sign on a curve, the length of the move in the plane.
+  value(cell) {
+    return this.plane ? Math.hypot(...this.data.offsets[cell]) : this.data.offsets[cell];
   }
 
   point(cell, spoken = false) {
@@ -180,19 +194,25 @@ export class Offsets {
     if (spoken) say(this.told.textContent);
     this.moves.show((map) => drawMoves(map, this));
     this.heat.show((map) => drawHeat(map, this));
-    this.chart.show((map) => drawChart(map, this));
+    if (!this.plane) this.chart.show((map) => drawChart(map, this));
   }
 
   tell(cell) {
     const { offsets, index, swapped, grid } = this.data,
       place = (c) => `row ${Math.floor(c / grid[1])}, column ${c % grid[1]}`;
     if (cell == null) {
-      const mean = offsets.reduce((sum, offset) => sum + Math.abs(offset), 0) / offsets.length;
-      return `Patches move ${number(mean)} on average, ${number(this.most)} at most; ${swapped.length} ${swapped.length === 1 ? "pair" : "pairs"} of neighbours change places.`;
+      const mean = offsets.reduce((sum, _, each) => sum + Math.abs(this.value(each)), 0) / offsets.length;
+      const moves = `Patches move ${number(mean)} on average, ${number(this.most)} at most`;
+      if (this.plane) return `${moves}, in cells.`;
+      return `${moves}; ${swapped.length} ${swapped.length === 1 ? "pair" : "pairs"} of neighbours change places.`;
     }
-    const sign = offsets[cell] < 0 ? "−" : "+",
-      other = this.partner.get(cell);
-    return `Row ${place(cell).slice(4)}: position ${index[cell]} ${sign} ${number(Math.abs(offsets[cell]))} = ${number(index[cell] + offsets[cell])}${other == null ? "" : `; changes places with ${place(other)}`}.`;
+    const signed = (value) => `${value < 0 ? "−" : "+"} ${number(Math.abs(value))}`;
+    if (this.plane) {
+      const [down, right] = offsets[cell].map(signed);
+      return `Row ${Math.floor(cell / grid[1])} ${down}, column ${cell % grid[1]} ${right}.`;
+    }
+    const other = this.partner.get(cell);
+    return `Row ${place(cell).slice(4)}: position ${index[cell]} ${signed(offsets[cell])} = ${number(index[cell] + offsets[cell])}${other == null ? "" : `; changes places with ${place(other)}`}.`;
   }
 
   python() {
@@ -200,6 +220,7 @@ export class Offsets {
     return offsetsPython({
       grid,
       patch,
+      plane: this.plane,
       image: this.image.name,
       pixels: this.pixels,
       checkpoint: this.checkpoint === "shipped" ? null : (this.files[this.checkpoint] ?? "model.safetensors"),
@@ -208,18 +229,23 @@ export class Offsets {
 
   pictures() {
     return [
-      { title: "moves along the curve", canvas: this.moves.canvas },
+      { title: this.movesTitle.textContent.toLowerCase(), canvas: this.moves.canvas },
       { title: "X_C", canvas: this.heat.canvas },
     ];
   }
 
   csv() {
     const { grid, index, offsets } = this.data;
+    const place = (cell) => [Math.floor(cell / grid[1]), cell % grid[1]];
+    if (this.plane)
+      return [
+        ["row", "column", "row_offset", "column_offset"],
+        ...offsets.map((offset, cell) => [...place(cell), ...offset]),
+      ];
     return [
       ["row", "column", "x_g", "x_c", "swapped"],
       ...offsets.map((offset, cell) => [
-        Math.floor(cell / grid[1]),
-        cell % grid[1],
+        ...place(cell),
         index[cell],
         offset,
         this.partner.has(cell) ? 1 : 0,

@@ -66,14 +66,14 @@ export function orderPython({ grid, names }) {
 
 const MEAN = { unit: null, signed: "[0.5] * 3, [0.5] * 3", imagenet: "[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]" };
 
-export function offsetsPython({ grid, patch, image, checkpoint, pixels }) {
+export function offsetsPython({ grid, patch, plane, image, checkpoint, pixels }) {
   const [height, width] = grid.map((side) => side * patch);
   const lines = ["import torch", "from PIL import Image, ImageOps", "import loope"];
   if (!checkpoint) lines.push("from loope.explorer.model import SHIPPED");
   lines.push(
     "",
     `model = loope.load(${checkpoint ? JSON.stringify(checkpoint) : "SHIPPED"}).float()`,
-    'encoder = next(each for each in model.loope.encoders[0] if each.name == "loope")',
+    'encoder = next(each for each in model.loope.encoders[0] if getattr(each, "generator", None) is not None)',
     `image = ImageOps.exif_transpose(Image.open(${JSON.stringify(image)})).convert("RGB").resize((${width}, ${height}), Image.Resampling.BICUBIC)`,
     `pixels = torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8).view(${height}, ${width}, 3).permute(2, 0, 1) / 255`,
   );
@@ -85,9 +85,11 @@ export function offsetsPython({ grid, patch, image, checkpoint, pixels }) {
   lines.push(
     "with torch.no_grad():",
     `    offsets = encoder.offsets(pixels[None], ${tuple(grid)})[0]  # X_C`,
-    `    refined = encoder.refined_index(pixels[None], ${tuple(grid)})[0]  # X_G + X_C`,
-    'print(f"patches move {offsets.abs().mean():.4f} on average, {offsets.abs().max():.4f} at most")',
-    `print(offsets.view(${tuple(grid)}))`,
+    plane
+      ? "moves = offsets.norm(dim=-1)  # of rows and columns, in cells"
+      : `    refined = encoder.refined_index(pixels[None], ${tuple(grid)})[0]  # X_G + X_C\nmoves = offsets.abs()`,
+    'print(f"patches move {moves.mean():.4f} on average, {moves.max():.4f} at most")',
+    `print(offsets.view(${[...grid, ...(plane ? [2] : [])].join(", ")}))`,
   );
   return lines.join("\n");
 }

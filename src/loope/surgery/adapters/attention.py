@@ -41,7 +41,9 @@ def attend(
         bias = add_masks(bias, position.own(shared_rel_pos_bias))
     bias = add_masks(bias, attn_mask)
     dropout = attention.attn_drop.p if attention.training else 0.0
-    mixed = join_heads(F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout).transpose(1, 2))
+    # The scale is explicit, since an encoder may have widened queries and keys.
+    mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout, scale=attention.scale)
+    mixed = join_heads(mixed.transpose(1, 2))
     mixed = attention.norm(mixed) if hasattr(attention, "norm") else mixed
     mixed = mixed if opening is None else mixed * opening
     projected: Tensor = attention.proj_drop(attention.proj(mixed))
@@ -98,11 +100,14 @@ def join_heads(mixed: Tensor) -> Tensor:
 
 
 def add_masks(a: Tensor | None, b: Tensor | None) -> Tensor | None:
-    """Add two masks, each additive or boolean (True: visible); None stands for no mask."""
+    """Add two masks, each additive or boolean (True: visible), in the dtype of the first that is additive.
+
+    None stands for no mask.
+    """
     if a is None or b is None:
         return b if a is None else a
     dtype = b.dtype if a.dtype == torch.bool else a.dtype
-    return _additive(a, dtype) + _additive(b, dtype)
+    return (_additive(a, dtype) + _additive(b, dtype)).to(dtype)
 
 
 def _additive(mask: Tensor, dtype: torch.dtype) -> Tensor:

@@ -46,9 +46,12 @@ class Branch:
         patch_size: side of a patch in pixels.
         channels: channels of the image.
         prefix: number P of class, distillation and register tokens before the patches in the blocks.
-        table: slot of the model's own additive position table `(1, P' + N, D)`, if it has one.
+        table: slot of the model's own additive position table `(1, P' + N, D)` or `(1, h, w, D)`, if it has one.
         table_prefix: number P' of prefix tokens in that table.
         entry: a module whose first input is all tokens, positions included; needed for `prefix="learned"`.
+        add_at_entry: add positions to the patches in the input of `entry`, not in the output of `patch_embed`; for
+            models that replace patches in between.
+        patch_drop: a module that drops patches in training, if there is one; see `Adapter.drop`.
         own: slots of the rest of the model's own encoding (bias tables, rotary modules); None must disable each.
         name: identifies the branch in reports and state dicts.
     """
@@ -65,6 +68,8 @@ class Branch:
     table: Slot | None = None
     table_prefix: int = 0
     entry: nn.Module | None = None
+    add_at_entry: bool = False
+    patch_drop: nn.Module | None = None
     own: Sequence[Slot] = ()
     name: str = "patches"
 
@@ -90,8 +95,9 @@ class PositionCall(Protocol):
             k: `(B, heads, P + N, d)`.
 
         Returns:
-            Queries and keys of the same shapes, and a bias `(1 or B, heads, P + N, P + N)` to add to the scaled scores,
-            or None.
+            Queries and keys, which may have more channels than before (so pass the scale of the scores to the kernel),
+            and a bias `(1 or B, heads, P + N, P + N)` of their dtype to add to the scaled scores, or None. Blocks may
+            share the bias: do not modify it.
         """
         ...
 
@@ -147,6 +153,10 @@ class Adapter:
         missing = [grid[axis] * branch.patch_size - images.shape[axis - 2] for axis in (0, 1)]
         return F.pad(images, (0, missing[1], 0, missing[0])) if any(missing) else images, Positions((grid,))
 
+    def images_at(self, images: Any, branch: Branch, positions: Positions, *args: Any, **kwargs: Any) -> Any:
+        """Return the images for positions given by `use_positions`; by default the `images` that `positions` found."""
+        return images
+
     def attend(self, attention: nn.Module, position: PositionCall, *args: Any, **kwargs: Any) -> Any:
         """Compute `attention.forward(*args, **kwargs)` with `q, k, bias = position(q, k)` before the scores.
 
@@ -161,9 +171,22 @@ class Adapter:
         """
         raise LoopeError(f"{type(self).__name__} has no `attend`; define it for encoders that act in attention.")
 
+    def drop(self, patch_drop: nn.Module, tokens: Tensor) -> tuple[Any, Tensor | None]:
+        """Compute `patch_drop.forward(tokens)` with the same random draws, for the branch's `patch_drop`.
+
+        Returns what it returns, and the numbers of the patches that are left, `(B, M)` int64, or None if all are.
+        """
+        raise LoopeError(f"{type(self).__name__} has no `drop`; define it for a model that drops patches.")
+
     def known_attentions(self) -> tuple[type, ...]:
         """Return the attention classes that `attend` supports; empty if it supports all."""
         return ()
+
+    def sync_own(self) -> None:
+        """Adapt the model after parts of its own encoding were taken out or put back; most models need nothing."""
+
+    def check_bias(self) -> None:
+        """Raise a LoopeError if the model's attention cannot add a bias to its scores; by default it can."""
 
     def set_geometry(self, size: Grid) -> None:
         """Make the model accept images of `size` pixels; `loope.resize` resamples its additive tables."""
@@ -207,11 +230,23 @@ class WrapperAdapter(Adapter):
     def positions(self, branch: Branch, tokens: Tensor, *args: Any, **kwargs: Any) -> tuple[Any, Positions]:
         return self.inside.positions(branch, tokens, *args, **kwargs)
 
+    def images_at(self, images: Any, branch: Branch, positions: Positions, *args: Any, **kwargs: Any) -> Any:
+        return self.inside.images_at(images, branch, positions, *args, **kwargs)
+
     def attend(self, attention: nn.Module, position: PositionCall, *args: Any, **kwargs: Any) -> Any:
         return self.inside.attend(attention, position, *args, **kwargs)
 
+    def drop(self, patch_drop: nn.Module, tokens: Tensor) -> tuple[Any, Tensor | None]:
+        return self.inside.drop(patch_drop, tokens)
+
     def known_attentions(self) -> tuple[type, ...]:
         return self.inside.known_attentions()
+
+    def sync_own(self) -> None:
+        self.inside.sync_own()
+
+    def check_bias(self) -> None:
+        self.inside.check_bias()
 
     def set_geometry(self, size: Grid) -> None:
         self.inside.set_geometry(size)
@@ -245,8 +280,8 @@ def adapter_for(model: nn.Module) -> Adapter:
             )
     raise LoopeError(
         f"Do not know how to attach to {type(model).__name__}; known are timm's VisionTransformer (ViT, DeiT), Eva, "
-        "Beit, Cait and CrossVit, transformers' ViT and DeiT models, and loope.segmentation. For a model of your own "
-        "see `loope.Adapter`."
+        "Beit, Cait, CrossVit and NaFlexVit, transformers' ViT and DeiT models, and loope.segmentation. For a model of "
+        "your own see `loope.Adapter`."
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any, ClassVar
 
-from torch import nn
+from torch import Tensor, nn
 
 from loope.core.errors import MissingPackageError, require
 from loope.core.grid import Grid, as_grid
@@ -30,6 +30,14 @@ def square(patch_size: Any) -> int:
     return height
 
 
+def patch_drop(model: Any) -> nn.Module | None:
+    """Return the module that drops patches in training, if the model has one."""
+    from timm.layers.patch_dropout import PatchDropout, PatchDropoutWithIndices
+
+    found = getattr(model, "patch_drop", None)
+    return found if isinstance(found, (PatchDropout, PatchDropoutWithIndices)) else None
+
+
 class BuiltByTimm(Adapter):
     """Describes and builds models of `timm.create_model`."""
 
@@ -45,12 +53,16 @@ class BuiltByTimm(Adapter):
             f"Can only save models made by timm.create_model, which this {type(model).__name__} was not; for others "
             "write an adapter with `describe` and `build`, or use safetensors.torch.save_model.",
         )
-        found: dict[str, Any] = {"img_size": list(size), "in_chans": self.branches()[0].channels}
+        found: dict[str, Any] = {"in_chans": self.branches()[0].channels}
         if hasattr(model, "num_classes"):
             found["num_classes"] = model.num_classes
         else:  # `features_only=True`: there is no head
             found |= {"features_only": True, "out_indices": list(model.out_indices)}
-        return {"name": name, "args": {**found, **args}}
+        return {"name": name, "args": {**found, **args, **self.size_args(size)}}
+
+    def size_args(self, size: Grid) -> dict[str, Any]:
+        """Return the arguments of `timm.create_model` for an image size."""
+        return {"img_size": list(size)}
 
     @classmethod
     def build(cls, about: dict[str, Any]) -> nn.Module:
@@ -95,10 +107,19 @@ class TimmAdapter(BuiltByTimm):
     def attend(self, attention: nn.Module, position: PositionCall, *args: Any, **kwargs: Any) -> Any:
         return attentions.attend(attention, position, *args, **kwargs)
 
+    def drop(self, patch_drop: Any, tokens: Tensor) -> tuple[Any, Tensor | None]:
+        from timm.layers.patch_dropout import PatchDropoutWithIndices, patch_dropout_forward
+
+        left, kept = patch_dropout_forward(
+            tokens, patch_drop.prob, patch_drop.num_prefix_tokens, patch_drop.ordered, patch_drop.training
+        )
+        return (left, kept) if isinstance(patch_drop, PatchDropoutWithIndices) else left, kept
+
     def known_attentions(self) -> tuple[type, ...]:
         from timm.layers import Attention, AttentionRope
+        from timm.models.eva import EvaAttention
 
-        return Attention, AttentionRope
+        return Attention, AttentionRope, EvaAttention
 
 
 @register_adapter
@@ -112,3 +133,8 @@ class FeaturesAdapter(BuiltByTimm, WrapperAdapter):
     def inner(self) -> nn.Module:
         inner: nn.Module = self.model.model
         return inner
+
+    def size_args(self, size: Grid) -> dict[str, Any]:
+        inside: Any = self.inside
+        args: dict[str, Any] = inside.size_args(size)
+        return args

@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from loope.core.errors import LoopeError, require
+from loope.core.errors import LoopeError
 from loope.core.grid import Grid
 from loope.encoders.resample import resample
 from loope.surgery.adapters.base import Adapter, Branch, Slot, register_adapter
-from loope.surgery.adapters.timm import TimmAdapter, is_timm
+from loope.surgery.adapters.timm import TimmAdapter, is_timm, patch_drop
 
 
 @register_adapter
@@ -22,14 +22,10 @@ class PlainAdapter(TimmAdapter):
 
     def branches(self) -> list[Branch]:
         model = self.model
-        drop = getattr(model, "patch_drop", None)
-        require(
-            not getattr(drop, "prob", 0),
-            "Patch dropout removes tokens, and with them the grid; create the model with patch_drop_rate=0.",
-        )
         return self.one_branch(
             prefix=model.num_prefix_tokens,
             table_prefix=0 if model.no_embed_class else model.num_prefix_tokens,
+            patch_drop=patch_drop(model),
             own=[Slot(model, "rope")] if hasattr(model, "rope") else [],
         )
 
@@ -37,11 +33,6 @@ class PlainAdapter(TimmAdapter):
         self.model.patch_embed.set_input_size(img_size=tuple(size))
         if getattr(self.model, "rope", None) is not None:
             self.model.rope.update_feat_shape(list(self.model.patch_embed.grid_size))
-
-    def known_attentions(self) -> tuple[type, ...]:
-        from timm.models.eva import EvaAttention
-
-        return (*super().known_attentions(), EvaAttention)
 
 
 @register_adapter

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from typing import Any, ClassVar
 
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 
 from loope.core.errors import MissingPackageError, require
 from loope.core.grid import Grid, as_grid
+from loope.encoders.base import KINDS
 from loope.surgery.adapters.attention import add_masks, join_heads
 from loope.surgery.adapters.base import Adapter, Branch, PositionCall, Slot, register_adapter
 from loope.surgery.adapters.timm import square
@@ -41,11 +43,6 @@ class HuggingFaceAdapter(Adapter):
     def branches(self) -> list[Branch]:
         config, embeddings = self.model.config, self.core.embeddings
         patches = embeddings.patch_embeddings
-        require(
-            getattr(embeddings, "mask_token", None) is None,
-            "This model replaces masked patches after the patch embedding, where positions would be lost; attach to a "
-            "model without mask token.",
-        )
         prefix = 2 if hasattr(embeddings, "distillation_token") else 1
         side = square(patches.patch_size)
         height, width = as_grid(patches.image_size, "image_size")
@@ -63,11 +60,15 @@ class HuggingFaceAdapter(Adapter):
                 table=Slot(embeddings, "position_embeddings"),
                 table_prefix=prefix,
                 entry=embeddings.dropout,
+                add_at_entry=embeddings.mask_token is not None,  # which replaces masked patches
             )
         ]
 
     def attend(self, attention: Any, position: PositionCall, *args: Any, **kwargs: Any) -> Any:
         return attend(attention, position, *args, **kwargs)
+
+    def check_bias(self) -> None:
+        _check_bias(self.model.config._attn_implementation)
 
     def set_geometry(self, size: Grid) -> None:
         embeddings = self.core.embeddings
@@ -78,12 +79,18 @@ class HuggingFaceAdapter(Adapter):
         embeddings.patch_embeddings.num_patches = (size.height // side) * (size.width // side)
 
     def describe(self, size: Grid, args: dict[str, Any]) -> dict[str, Any]:
-        return {"class": type(self.model).__name__, "config": {**self.model.config.to_dict(), "image_size": list(size)}}
+        about = {
+            "class": type(self.model).__name__,
+            "config": {**self.model.config.to_dict(), "image_size": list(size)},
+        }
+        alone = self.core is self.model  # other classes know by themselves whether they mask patches
+        return {**about, "mask_token": True} if alone and self.core.embeddings.mask_token is not None else about
 
     @classmethod
     def build(cls, about: dict[str, Any]) -> nn.Module:
         found = _model_class(about["class"])
-        model: nn.Module = found(_config(found, about["config"]))
+        masks = {"use_mask_token": True} if about.get("mask_token") is True else {}
+        model: nn.Module = found(_config(found, about["config"]), **masks)
         return model
 
 
@@ -100,9 +107,16 @@ def attend(
         for layer in (attention.q_proj, attention.k_proj, attention.v_proj)
     )
     q, k, bias = position(q, k)
+    implementation = attention.config._attn_implementation
     if bias is not None:
-        attention_mask = add_masks(bias, attention_mask)
-    interface = ALL_ATTENTION_FUNCTIONS.get_interface(attention.config._attn_implementation, eager_attention_forward)
+        _check_bias(implementation)
+    interface = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, eager_attention_forward)
+    if bias is not None:
+        if implementation == "flex_attention":  # the mask is a `BlockMask`, to which nothing can be added
+            _require_position_bias(interface)
+            kwargs["position_bias"] = bias.expand(len(q), -1, -1, -1)
+        else:
+            attention_mask = add_masks(bias, attention_mask)
     mixed, weights = interface(
         attention,
         q,
@@ -114,6 +128,25 @@ def attend(
         **kwargs,
     )
     return attention.o_proj(join_heads(mixed)), weights
+
+
+def _check_bias(implementation: str) -> None:
+    """Refuse flash attention, which would leave the bias out."""
+    takes = ", ".join(kind for kind in KINDS.values() if kind != "bias")
+    require(
+        "flash" not in implementation,
+        f"{implementation!r} cannot add a bias to the scores; it takes encoders of the kinds {takes}. For a bias, call "
+        "model.set_attn_implementation('sdpa'), 'eager' or 'flex_attention'.",
+    )
+
+
+def _require_position_bias(interface: Any) -> None:
+    """Check that FlexAttention's interface adds a bias, since older ones ignore arguments that they do not know."""
+    require(
+        "position_bias" in inspect.signature(interface).parameters,
+        "'flex_attention' of this version of transformers cannot add a bias to the scores; use a newer one, or call "
+        "model.set_attn_implementation('sdpa').",
+    )
 
 
 def with_weights(name: str, config: dict[str, Any], state: dict[str, Tensor]) -> nn.Module:
