@@ -67,6 +67,7 @@ def test_attention_against_a_slow_softmax(name, encoder):
     loope.attach(model, encoder)
     made = model.loope.encoders[0][0]
     torch.nn.init.normal_(next(made.parameters(), torch.empty(0)))
+    predict(model)  # tells the attention modules where the patches are
     branch, layer = model.loope.branches[0], 1
     attention, count = branch.attentions[layer], branch.prefix
     x = torch.randn(2, count + 16, 48)
@@ -193,6 +194,7 @@ def test_dropout_still_drops(drop):
     torch.manual_seed(0)
     model = randomised(timm.models.VisionTransformer(**TIMM, **drop))
     loope.attach(model, "alibi2d")
+    predict(model)  # tells the attention modules where the patches are
     attention = model.blocks[0].attn.train()
     x = torch.randn(1, 17, 48)
     assert not torch.allclose(attention(x), attention(x))

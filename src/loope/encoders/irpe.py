@@ -13,6 +13,7 @@ from loope.positions import Positions, PositionsLike, as_positions
 
 ALPHA, BETA, GAMMA = 1.9, 3.8, 15.2
 SIDE = 2 * int(BETA) + 1  # buckets along one axis
+FAR = math.ceil(GAMMA)  # offsets beyond it are in the last bucket
 MODES = ("contextual", "bias")
 
 
@@ -68,12 +69,12 @@ class ImageRelativePosition(PositionalEncoder):
         place = as_positions(positions)
         points = self._plane(place)[0].expand(place.rows, -1, -1)
         row, column = (axis.contiguous() for axis in points.unbind(-1))  # the compiled kernel takes no views
-        table, far = self.tables[layer][:, 0], math.ceil(GAMMA)
-        buckets = piecewise_index(torch.arange(-far, far + 1, device=row.device)) + int(BETA)
+        table = self.tables[layer][:, 0]
+        buckets = piecewise_index(torch.arange(-FAR, FAR + 1, device=row.device)) + int(BETA)
 
         def bias(image: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
             down, right = (
-                buckets[(axis[image, query] - axis[image, key]).round().clamp(-far, far).long() + far]
+                buckets[(axis[image, query] - axis[image, key]).round().clamp(-FAR, FAR).long() + FAR]
                 for axis in (row, column)
             )
             return table[down * SIDE + right]

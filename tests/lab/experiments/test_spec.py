@@ -109,3 +109,17 @@ def test_classes_and_skipped_images_are_part_of_the_run():
     assert RUN.with_images(["a"], False) == RUN  # other data has its own classes
     probe = dataclasses.replace(RUN, data=Data(name="three_cell"))
     assert probe.with_images(["a"], True) == probe
+
+
+def test_an_option_that_came_later_and_changes_nothing_keeps_the_key(monkeypatch):
+    def plain(self, dim, grid, patch_size=None, channels=3, order="raster"): ...
+
+    def later(self, dim, grid, patch_size=None, channels=1, heads=2, order="raster", refine=None): ...
+
+    def other(self, dim, grid, order="raster", refine="image"): ...
+
+    keys = []
+    for made in (plain, later, other):
+        monkeypatch.setattr(loope.encoders.encoder_class("sinusoid"), "__init__", made)
+        keys.append(dataclasses.replace(RUN, encoder=Encoder(name="sinusoid")).key)
+    assert keys[0] == keys[1] != keys[2]

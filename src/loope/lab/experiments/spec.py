@@ -20,6 +20,8 @@ Options = Mapping[str, Any]
 
 # Part of every key. Raise it if a default of these classes or of `Recipe` changes, or the meaning of a field.
 SCHEMA = 2
+# Options that encoders got after runs were stored, with the value that changes nothing; left out of keys at that value.
+ADDED = {"refine": None, "policy": "sinusoid"}
 PHOTOGRAPHS = ("pets", "cifar100", "imagenet", "imagenet100")
 
 
@@ -168,8 +170,15 @@ def _changed_fields(spec: Any) -> dict[str, Any]:
 def _encoder_defaults(name: str) -> dict[str, Any]:
     """Return the default options of an encoder; none for "own", or a name that the run itself will report."""
     from loope.encoders import encoder_class, list_encoders
+    from loope.encoders.describe import MODEL as MODEL_ARGUMENTS
 
     if name not in list_encoders():
         return {}
     parameters = inspect.signature(encoder_class(name)).parameters.values()
-    return {each.name: each.default for each in parameters if each.default is not each.empty}
+    return {
+        each.name: each.default
+        for each in parameters
+        if each.default is not each.empty
+        and each.name not in MODEL_ARGUMENTS
+        and (each.name not in ADDED or each.default != ADDED[each.name])
+    }
