@@ -21,7 +21,7 @@ def restore_registries():
     from loope.encoders import base as encoders
     from loope.orders import base as orders
 
-    makers = [registry._makers for registry in (encoders._ENCODERS, orders._CURVES)]
+    makers = [registry._makers for registry in (encoders.ENCODERS, orders._CURVES)]
     before = [dict(kept) for kept in makers]
     yield
     for kept, old in zip(makers, before, strict=True):

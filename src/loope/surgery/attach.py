@@ -79,7 +79,7 @@ def attach(
         for branch in branches
     ]
     if prefix is None:
-        prefix = _default_prefix(fitted, branches[0], made[0])
+        prefix = _default_prefix(init, branches[0], made[0])
     one_of("prefix", prefix, PREFIXES)
     for branch, encoders in zip(branches, made, strict=True):
         _check_fit(adapter, branch, encoders)
@@ -180,9 +180,9 @@ def _chosen(encoder: EncoderChoice, options: dict[str, Any]) -> list[tuple[str, 
     return chosen
 
 
-def _default_prefix(fitted: bool, branch: Branch, encoders: Sequence[PositionalEncoder]) -> str:
-    """Return the default `prefix`: "learned" if the encoder or a fitted table asks for it."""
-    wanted = (fitted and branch.table_prefix) or any(each.prefix == "learned" for each in encoders)
+def _default_prefix(init: str | None, branch: Branch, encoders: Sequence[PositionalEncoder]) -> str:
+    """Return the default `prefix`: "learned" if the encoder asks for it, or the own vectors are to be kept."""
+    wanted = (init == "own" and branch.table_prefix) or any(each.prefix == "learned" for each in encoders)
     return "learned" if wanted and branch.prefix else "none"
 
 
