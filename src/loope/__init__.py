@@ -38,6 +38,7 @@ _HOME = {
     "resize": "loope.surgery",
     "save": "loope.surgery",
     "set_strength": "loope.surgery",
+    "transfer": "loope.surgery",
     "use_positions": "loope.surgery",
     "HubModel": "loope.surgery.hub",
     "ThreeCell": "loope.three_cell",
@@ -103,6 +104,7 @@ if TYPE_CHECKING:
     from loope.surgery import resize as resize
     from loope.surgery import save as save
     from loope.surgery import set_strength as set_strength
+    from loope.surgery import transfer as transfer
     from loope.surgery import use_positions as use_positions
     from loope.surgery.hub import HubModel as HubModel
     from loope.three_cell import ThreeCell as ThreeCell

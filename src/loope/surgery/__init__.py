@@ -6,6 +6,7 @@ from loope.surgery.bake import bake
 from loope.surgery.checkpoint import load, save
 from loope.surgery.control import set_strength, use_positions
 from loope.surgery.report import Report, report
+from loope.surgery.transfer import transfer
 
 from loope.surgery.adapters import timm, timm_cait, timm_crossvit, timm_naflex, timm_vit, transformers  # isort: skip  # they register themselves
 
@@ -29,6 +30,7 @@ __all__ = [
     "timm_crossvit",
     "timm_naflex",
     "timm_vit",
+    "transfer",
     "transformers",
     "use_positions",
 ]

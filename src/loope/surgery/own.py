@@ -88,9 +88,14 @@ def output_of(model: nn.Module, images: Tensor) -> Tensor:
         raise LoopeError(f"The model cannot take these images: {type(error).__name__}: {str(error)[:300]}") from error
     finally:
         model.train(training)
+    return first_output(made).float()
+
+
+def first_output(made: Any) -> Tensor:
+    """Return the logits of a model's output, or the first tensor of it."""
     while not isinstance(made, Tensor):
         made = made.logits if hasattr(made, "logits") else made[0]
-    return made.float()
+    return made
 
 
 def compare_outputs(before: Tensor, after: Tensor) -> Moved:

@@ -264,6 +264,14 @@ class Attachment(nn.Module):
             elif buffer is not None:
                 buffer.fill_(value)  # in place: compiled code sees the new value
 
+    def retire_own(self) -> None:
+        """Set the model's own encoding aside, after it was kept beside the encoders; they act at full strength."""
+        self.unwire()
+        self.strengths, self.strength, self.own_strength = (1.0, 1.0), None, None
+        self.spec = {**self.spec, "keep_own": False}
+        self.set_aside()
+        self.wire()
+
     def _device(self) -> torch.device:
         return next(self.branches[0].patch_embed.parameters()).device
 

@@ -1,0 +1,272 @@
+"""Hand a pretrained model over from its own position encoding to another, without labels."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from loope.core.errors import LoopeError, require
+from loope.core.grid import as_positive, as_size
+from loope.surgery.adapters.base import adapter_for
+from loope.surgery.attach import detach
+from loope.surgery.find import sole_attachment
+from loope.surgery.own import first_output
+
+DEPTHS = (0.5, 0.75, 1.0)  # blocks whose tokens are compared, as shares of the depth
+WARMUP = 0.05  # share of the steps in which the learning rate rises
+CLIP = 1.0  # largest norm of the gradient
+
+
+class Agreement(NamedTuple):
+    """How much a model agrees with its teacher.
+
+    Attributes:
+        answers: share of the images with the same largest logit.
+        tokens: mean cosine of the last block's tokens.
+    """
+
+    answers: float
+    tokens: float
+
+
+class HandOver:
+    """A model and the teacher it learns to agree with: itself, with its own encoding.
+
+    While the share of steps done grows from 0 to `fade`, the own encoding goes out and the encoder comes in. An encoder
+    that was fitted to the model's own table acts from the start; it only learns to agree better.
+
+    Args:
+        model: a model attached with `init="own"`.
+        fade: the share of the steps after which the own encoding is out.
+        freeze_backbone: train the encoder only. The teacher then shares the backbone's weights; otherwise it is a copy.
+        teacher: another model to agree with, with the same outputs.
+
+    Raises:
+        LoopeError: if nothing is attached, or nothing would be trained.
+    """
+
+    def __init__(
+        self, model: nn.Module, *, fade: float = 0.5, freeze_backbone: bool = False, teacher: nn.Module | None = None
+    ):
+        self.model = model
+        self.attachment = sole_attachment(model)
+        require(not self.attachment.baked, "A baked model cannot be trained; transfer before loope.bake.")
+        require(0 < fade <= 1, f"`fade` must be a share of the steps, above 0 and at most 1, got {fade!r}.")
+        self.fade = fade
+        self.fades = self.attachment.spec["keep_own"]
+        ours = list(self.attachment.parameters())
+        self.trained = [each for each in (ours if freeze_backbone else model.parameters()) if each.requires_grad]
+        require(
+            bool(self.trained),
+            "Nothing would be trained: the encoder has no parameters. Transfer with freeze_backbone=False.",
+        )
+        self.teacher = (_teacher(model, freeze_backbone) if teacher is None else teacher).eval()
+
+    def set_progress(self, share: float) -> None:
+        """Set the strengths for the share of the steps that is done."""
+        if self.fades:
+            strength = min(1.0, share / self.fade)
+            self.attachment.set_strengths(strength, 1 - strength)
+
+    def loss(self, images: Tensor) -> Tensor:
+        """Return how far the model is from its teacher on a batch, a scalar in float32.
+
+        The Kullback-Leibler divergence of the answers, if the model has classes, plus the squared error of the tokens
+        after several blocks, each over the variance of the teacher's.
+        """
+        with torch.no_grad(), _watched(self.teacher, DEPTHS) as theirs:
+            wanted = first_output(self.teacher(images))
+        with _watched(self.model, DEPTHS) as ours:
+            given = first_output(self.model(images))
+        require(
+            wanted.shape == given.shape and len(theirs) == len(ours),
+            f"The teacher does not fit: its output is {tuple(wanted.shape)}, the model's {tuple(given.shape)}.",
+        )
+        total = torch.zeros((), device=given.device)
+        if given.dim() == 2:
+            mine, expected = (F.log_softmax(each.float(), dim=-1) for each in (given, wanted))
+            total = total + F.kl_div(mine, expected, reduction="batchmean", log_target=True)
+        for one, other in zip(ours, theirs, strict=True):
+            require(one.shape == other.shape, "The teacher does not fit: its tokens have another shape.")
+            total = total + (one.float() - other.float()).square().mean() / other.float().var()
+        return total
+
+    @torch.no_grad()
+    def agreement(self, batches: Iterable[Any]) -> Agreement:
+        """Return how much the model agrees with its teacher, over batches of images."""
+        training = self.model.training
+        self.model.eval()
+        same = count = cosine = tokens = 0.0
+        for batch in batches:
+            images = images_of(batch)
+            with _watched(self.teacher, DEPTHS[-1:]) as theirs:
+                wanted = first_output(self.teacher(images))
+            with _watched(self.model, DEPTHS[-1:]) as ours:
+                given = first_output(self.model(images))
+            same += float((wanted.flatten(1).argmax(-1) == given.flatten(1).argmax(-1)).sum())
+            count += len(images)
+            alike = F.cosine_similarity(ours[-1].float(), theirs[-1].float(), dim=-1)
+            cosine, tokens = cosine + float(alike.sum()), tokens + alike.numel()
+        self.model.train(training)
+        require(count > 0, "There are no images to compare the answers on.")
+        return Agreement(same / count, cosine / tokens)
+
+    def finish(self) -> None:
+        """Set the model's own encoding aside for good; the encoder acts alone."""
+        if self.fades:
+            self.attachment.retire_own()
+        self.model.eval()
+
+
+def transfer(
+    model: nn.Module,
+    images: Iterable[Any],
+    *,
+    steps: int = 1000,
+    lr: float = 3e-4,
+    fade: float = 0.5,
+    freeze_backbone: bool = False,
+    teacher: nn.Module | None = None,
+    progress: bool = False,
+) -> Agreement:
+    """Hand a model over from its own position encoding to the attached one, on images without labels.
+
+    The model was attached with `init="own"`. By degrees its own encoding goes out and the new one comes in, while it
+    learns to agree with what it was: with the tokens and logits of the original. It ends in eval mode, with the encoder
+    alone. If anything goes wrong on the way, it is as it was before.
+
+    Args:
+        model: an attached model, on the device of its choice; trained in place.
+        images: batches `(B, C, H, W)`, or tuples that start with one; repeated from the start as often as needed.
+        steps: number of batches to train on.
+        lr: largest learning rate, of AdamW with warmup and cosine decay.
+        fade: the share of the steps after which the own encoding is out.
+        freeze_backbone: train the encoder only.
+        teacher: another model to agree with; by default the model as it is, with its own encoding.
+        progress: show a progress bar.
+
+    Returns:
+        The agreement with the teacher on the last batches, before they were trained on for the last time.
+
+    Examples:
+        >>> import loope, timm
+        >>> model = timm.create_model("vit_tiny_patch16_224", img_size=32, depth=2, num_classes=5)
+        >>> model = loope.attach(model, "rope_axial", init="own")
+        >>> batches = [torch.rand(2, 3, 32, 32) for _ in range(2)]
+        >>> result = loope.transfer(model, batches, steps=4)
+        >>> loope.report(model).keep_own
+        False
+
+    Raises:
+        LoopeError: if nothing is attached, there are no images or they do not fit, the teacher does not fit, or the
+            loss is not finite.
+    """
+    steps, lr = as_size(steps, "steps"), as_positive(lr, "lr")
+    work = HandOver(model, fade=fade, freeze_backbone=freeze_backbone, teacher=teacher)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    optimizer = torch.optim.AdamW(work.trained, lr=lr, weight_decay=0.0, betas=(0.9, 0.95))
+    training, last = model.training, None
+    try:
+        model.train()
+        for step, batch in enumerate(_shown(_repeated(images, steps), steps, progress)):
+            for group in optimizer.param_groups:
+                group["lr"] = lr * rate(step, steps)
+            work.set_progress((step + 1) / steps)
+            loss = work.loss(images_of(batch))
+            require(
+                bool(loss.isfinite()),
+                f"The loss is {float(loss)} in step {step + 1}; the model is as it was. Try a smaller lr.",
+            )
+            optimizer.zero_grad()
+            torch.autograd.backward(loss)
+            nn.utils.clip_grad_norm_(work.trained, CLIP)
+            optimizer.step()
+            last = batch
+        result = work.agreement([last])
+    except BaseException as error:
+        model.load_state_dict(before)  # with its strengths
+        model.train(training)
+        if isinstance(error, RuntimeError | TypeError | ValueError | AssertionError) and not isinstance(
+            error, LoopeError
+        ):
+            raise LoopeError(f"The images do not fit the model: {str(error)[:300]}") from error
+        raise
+    work.finish()
+    return result
+
+
+def rate(step: int, steps: int) -> float:
+    """Return the factor of the learning rate in a step: a linear warmup, then a cosine to a twentieth."""
+    warm = min(1.0, (step + 1) / max(1.0, WARMUP * steps))
+    return warm * (0.05 + 0.95 * (1 + math.cos(math.pi * step / steps)) / 2)
+
+
+def images_of(batch: Any) -> Tensor:
+    """Return the images of a batch: the batch itself, or its first entry."""
+    while isinstance(batch, tuple | list) and batch:
+        batch = batch[0]
+    require(
+        isinstance(batch, Tensor) and batch.dim() == 4 and batch.is_floating_point(),
+        f"Expected batches of images, (B, C, H, W) float, got {type(batch).__name__}"
+        + (f" {batch.dtype} of shape {tuple(batch.shape)}." if isinstance(batch, Tensor) else "."),
+    )
+    images: Tensor = batch
+    return images
+
+
+def _teacher(model: nn.Module, shared: bool) -> nn.Module:
+    """Return the model with its own encoding, as a copy that may share the backbone's weights."""
+    attachment = sole_attachment(model)
+    kept = {id(each) for part in (attachment.own, attachment.encoders) for each in part.parameters()}
+    tensors = [*model.parameters(), *model.buffers()] if shared else []
+    memo = {id(each): each for each in tensors if id(each) not in kept}
+    twin = copy.deepcopy(model, memo)
+    trainable = [(each, each.requires_grad) for each in tensors]
+    detach(twin)
+    for each, wanted in trainable:  # `detach` restores what `freeze_backbone` froze, in the shared weights too
+        each.requires_grad_(wanted)
+    return twin
+
+
+@contextmanager
+def _watched(model: nn.Module, depths: Sequence[float]) -> Iterator[list[Tensor]]:
+    """Collect the tokens after some of the blocks of every branch in one forward pass."""
+    seen: list[Tensor] = []
+    hooks = []
+    for branch in adapter_for(model).branches():
+        for depth in depths:
+            block = branch.blocks[max(1, round(depth * len(branch.blocks))) - 1]
+            hooks.append(block.register_forward_hook(lambda module, args, tokens: seen.append(tokens)))
+    try:
+        yield seen
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _repeated(batches: Iterable[Any], steps: int) -> Iterator[Any]:
+    """Yield `steps` batches, from the start again when they end."""
+    done = 0
+    while done < steps:
+        started = done
+        for batch in batches:
+            yield batch
+            done += 1
+            if done == steps:
+                return
+        require(done > started, "There are no images: pass a list or loader of batches that can be gone through again.")
+
+
+def _shown(batches: Iterator[Any], steps: int, progress: bool) -> Iterator[Any]:
+    if not progress:
+        return batches
+    from rich.progress import track
+
+    return iter(track(batches, "Transfer", total=steps))

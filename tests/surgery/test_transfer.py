@@ -1,0 +1,131 @@
+"""`loope.transfer`: the own encoding goes out, the new one comes in, and the model agrees with what it was."""
+
+import pytest
+import torch
+
+import loope
+from loope.surgery.transfer import HandOver
+from tests.surgery.models import images, make, predict
+
+ENCODERS = ["rope_mixed", "alibi2d", "peg", "none", "sincos2d", "loope"]
+
+
+def batches(model, count=3):
+    return [images(model, seed=seed, batch=4) for seed in range(count)]
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("name", ["ViT", "EVA", "HF ViT"])
+def test_the_encoder_ends_alone_and_agrees_better(name, encoder):
+    model = loope.attach(make(name), encoder, init="own")
+    given = batches(model)
+    work = HandOver(model)
+    work.set_progress(1.0)
+    at_once = float(work.loss(given[0]).detach())
+    work.set_progress(0.0)
+    torch.manual_seed(0)
+    result = loope.transfer(model, given, steps=30, lr=1e-3)
+    assert not model.training
+    assert not loope.report(model).keep_own
+    with torch.no_grad():
+        ended = float(HandOver(model, teacher=work.teacher).loss(given[0]))
+    assert ended < at_once
+    assert 0 <= result.answers <= 1
+    loope.detach(model)
+
+
+def test_the_teacher_is_the_model_as_it_was():
+    for encoder in ("rope_mixed", "sincos2d"):
+        model = make("ViT")
+        before = predict(model)
+        loope.attach(model, encoder, init="own")
+        for frozen in (False, True):
+            assert torch.equal(predict(HandOver(model, freeze_backbone=frozen).teacher), before)
+
+
+def test_a_frozen_backbone_is_shared_with_the_teacher_and_stays():
+    model = loope.attach(make("ViT"), "rope_mixed", init="own")
+    work = HandOver(model, freeze_backbone=True)
+    assert work.teacher.blocks[0].attn.qkv.weight is model.blocks[0].attn.qkv.weight
+    before = {name: each.clone() for name, each in model.state_dict().items()}
+    encoder = model.loope.encoders[0][0]
+    start = encoder.frequencies.detach().clone()
+    loope.transfer(model, batches(model), steps=4, freeze_backbone=True)
+    assert not torch.equal(encoder.frequencies, start)
+    for name, each in model.state_dict().items():
+        if not name.startswith("loope."):
+            assert torch.equal(each, before[name]), name
+    assert all(each.requires_grad for name, each in model.named_parameters() if not name.startswith("loope.own"))
+
+
+def test_strengths_cross_over():
+    model = loope.attach(make("ViT"), "rope_mixed", init="own")
+    work = HandOver(model, fade=0.5)
+    seen = []
+    for share in (0.0, 0.25, 0.5, 1.0):
+        work.set_progress(share)
+        seen.append(model.loope.strengths)
+    assert seen == [(0.0, 1.0), (0.5, 0.5), (1.0, 0.0), (1.0, 0.0)]
+
+
+def test_the_loss_of_a_model_that_agrees_is_zero():
+    model = loope.attach(make("ViT"), "rope_mixed", init="own")
+    assert float(HandOver(model).loss(images(model)).detach()) == pytest.approx(0, abs=1e-9)
+    assert HandOver(model).agreement([images(model)]) == pytest.approx((1, 1))
+
+
+def test_a_transferred_model_is_saved(tmp_path):
+    from tests.surgery.models import TIMM
+
+    model = loope.attach(make("ViT"), "rope_mixed", init="own")
+    loope.transfer(model, batches(model), steps=2)
+    args = {key: value for key, value in TIMM.items() if key not in ("img_size", "num_classes")}
+    loope.save(model, tmp_path / "m.safetensors", model_args=args)
+    assert torch.equal(predict(loope.load(tmp_path / "m.safetensors")), predict(model))
+
+
+def nan_images():
+    broken = torch.rand(2, 3, 32, 32)
+    broken[0, 0, 0, 0] = float("nan")
+    return broken
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([], "no images"),
+        (iter([]), "no images"),
+        ([torch.rand(2, 3, 40, 40)], "images"),
+        ([torch.rand(3, 32, 32)], "B, C, H, W"),
+        ([torch.zeros(2, 3, 32, 32, dtype=torch.uint8)], "float"),
+        (["picture.png"], "str"),
+        ([torch.rand(2, 3, 32, 32), nan_images()], "loss is nan"),
+    ],
+)
+def test_bad_images_leave_the_model_as_it_was(given, message):
+    model = loope.attach(make("ViT"), "rope_mixed", init="own").train()
+    before, state = predict(model.eval()), {name: each.clone() for name, each in model.train().state_dict().items()}
+    with pytest.raises(loope.LoopeError, match=message):
+        loope.transfer(model, given, steps=5)
+    assert model.training
+    assert torch.equal(predict(model.eval()), before)
+    assert all(torch.equal(each, state[name]) for name, each in model.state_dict().items())
+
+
+def test_a_teacher_that_does_not_fit():
+    model = loope.attach(make("ViT"), "rope_mixed", init="own")
+    other = make("ViT")
+    other.reset_classifier(7)
+    with pytest.raises(loope.LoopeError, match="teacher does not fit"):
+        loope.transfer(model, batches(model), steps=2, teacher=other)
+
+
+def test_bad_settings():
+    with pytest.raises(loope.LoopeError, match="attach"):
+        loope.transfer(make("ViT"), [])
+    model = loope.attach(make("ViT"), "none", init="own", prefix="none")
+    with pytest.raises(loope.LoopeError, match="Nothing would be trained"):
+        loope.transfer(model, batches(model), freeze_backbone=True)
+    for options in ({"steps": 0}, {"lr": -1.0}, {"fade": 0.0}):
+        with pytest.raises(loope.LoopeError):
+            loope.transfer(model, batches(model), **options)
