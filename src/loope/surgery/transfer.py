@@ -182,7 +182,7 @@ def transfer(
             loss = work.loss(images_of(batch))
             require(
                 bool(loss.isfinite()),
-                f"The loss is {float(loss)} in step {step + 1}; the model is as it was. Try a smaller lr.",
+                f"The loss is {loss.item()} in step {step + 1}; the model is as it was. Try a smaller lr.",
             )
             optimizer.zero_grad()
             torch.autograd.backward(loss)
