@@ -87,8 +87,10 @@ class Report:
 # A model does not record whether it is pretrained, hence "if". One of these is given whenever the output changes.
 SET_ASIDE = (
     "if the model is pretrained: near chance until fine-tuned, for its weights expect the encoding that was set aside; "
-    "fine-tune it, or start from its own table with 'learned' and init='own'"
+    "fine-tune it, or attach with init='own', which keeps what it knows"
 )
+FITTED = "fitted to the model's own table: close to the original, and closer after loope.transfer or fine-tuning"
+BESIDE = "the encoder has strength 0, so the output is the model's own; loope.transfer hands over to it"
 KEPT = (
     "if the model is pretrained: less accurate until fine-tuned, with some encoders near chance, for its weights do "
     "not expect what is added; measure it, and fine-tune it"
@@ -130,14 +132,10 @@ def report(model: nn.Module) -> Report:
 
 
 def start_note(attachment: Attachment, init: str | None) -> str | None:
-    """Return a note if the model's output changes; `init` is how its encoder was initialized."""
-    if _starts_as_it_was(attachment, init):
-        return None
-    return SET_ASIDE if attachment.host.taken else KEPT
-
-
-def _starts_as_it_was(attachment: Attachment, init: str | None) -> bool:
-    """Return whether the output is unchanged: every unused part is a table that was copied completely."""
-    copied = all(slot is branch.table for branch, slot, _ in attachment.host.taken.values())
-    whole = attachment.spec["prefix"] == "learned" or not any(branch.table_prefix for branch in attachment.branches)
-    return init == "own" and not attachment.spec["keep_own"] and copied and whole
+    """Return a note on what the model needs; None if its output is as it was. `init` is that of `attach`."""
+    if init is None:
+        return SET_ASIDE if attachment.host.taken else KEPT
+    if attachment.spec["keep_own"]:
+        return BESIDE
+    prefix = attachment.spec["prefix"] == "learned" or not any(branch.table_prefix for branch in attachment.branches)
+    return None if prefix and min(attachment.host.explained) == 1 else FITTED
