@@ -7,7 +7,7 @@ import traceback
 
 import pytest
 
-from loope.core.errors import told as shown
+from loope.core.errors import shown
 from tests.cli import fuzzing
 
 CODES = {0, 1, 2, 3, 130}

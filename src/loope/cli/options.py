@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from loope.core.errors import require, told
+from loope.core.errors import require, shown
 from loope.core.grid import Grid, as_grid
 from loope.core.packages import require_packages
 
@@ -130,7 +130,7 @@ def read_seeds(text: str) -> list[int]:
     require(
         len(seeds) == len(parts) <= MOST_SEEDS,
         f"Seeds are different whole numbers below {10**MOST_DIGITS:,}, up to {MOST_SEEDS}, separated by commas, got "
-        f"{told(text)}; for example 0,1,2.",
+        f"{shown(text)}; for example 0,1,2.",
     )
     return [int(part) for part in parts]
 
@@ -146,7 +146,7 @@ def read_resources(texts: list[str]) -> dict[str, str | int]:
         name, equals, value = text.partition("=")
         require(
             bool(equals) and name.isidentifier() and name not in RESERVED,
-            f"A resource is written as NAME=VALUE, got {told(text)}; for example num_gpus=1. Use --on to choose "
+            f"A resource is written as NAME=VALUE, got {shown(text)}; for example num_gpus=1. Use --on to choose "
             "where runs execute and --jobs for how many at a time.",
         )
         resources[name] = int(value) if _is_number(value) else value

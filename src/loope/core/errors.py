@@ -34,8 +34,8 @@ def nearest_first(name: str, names: Iterable[str]) -> list[str]:
     return sorted(names, key=distance)
 
 
-def told(value: object) -> str:
-    """What came, for a message: its type where it is an object, and else its text, shortened."""
+def shown(value: object) -> str:
+    """Render a value for an error message: plain values by their shortened `repr`, other objects by their type."""
     if not isinstance(value, str | bytes | int | float | complex | list | tuple | dict | set | None):
         return f"an object of type {type(value).__name__}"
     try:
@@ -48,7 +48,7 @@ def told(value: object) -> str:
 def unknown(what: str, name: object, names: Iterable[str]) -> LoopeError:
     """Return the error for an unknown name, listing the known ones, nearest first."""
     known = nearest_first(name if isinstance(name, str) else "", names)
-    return LoopeError(f"Unknown {what} {told(name)}; use one of: {', '.join(known)}.")
+    return LoopeError(f"Unknown {what} {shown(name)}; use one of: {', '.join(known)}.")
 
 
 def one_of(what: str, value: object, choices: Iterable[str]) -> None:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from loope.core.errors import LoopeError, told
+from loope.core.errors import LoopeError, shown
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -74,12 +74,13 @@ def as_grid(grid: GridLike, name: str = "grid") -> Grid:
             raise TypeError
     except Exception:  # whatever the value does when it is asked for a whole number
         raise LoopeError(
-            f"`{name}` must be a whole number or a (height, width) pair of them, got {told(grid)}; use {name}=(14, 14)."
+            f"`{name}` must be a whole number or a (height, width) pair of them, got {shown(grid)}; "
+            f"use {name}=(14, 14)."
         ) from None
     if height < 1 or width < 1:
-        raise LoopeError(f"`{name}` must be at least 1x1, got {told(height)}x{told(width)}; use positive sizes.")
+        raise LoopeError(f"`{name}` must be at least 1x1, got {shown(height)}x{shown(width)}; use positive sizes.")
     if height * width > MOST_CELLS:
-        raise LoopeError(f"`{name}` must have at most {MOST_CELLS:,} cells, got {told(height)}x{told(width)}.")
+        raise LoopeError(f"`{name}` must have at most {MOST_CELLS:,} cells, got {shown(height)}x{shown(width)}.")
     return Grid(height, width)
 
 
@@ -94,9 +95,9 @@ def as_size(value: Any, name: str, least: int = 1, most: int = MOST) -> int:
     except Exception:  # whatever the value does when it is asked for a whole number
         size = least - 1
     if size < least or isinstance(value, bool):
-        raise LoopeError(f"`{name}` must be a whole number from {least} up, got {told(value)}.")
+        raise LoopeError(f"`{name}` must be a whole number from {least} up, got {shown(value)}.")
     if size > most:
-        raise LoopeError(f"`{name}` must be at most {most:,}, got {told(value)}.")
+        raise LoopeError(f"`{name}` must be at most {most:,}, got {shown(value)}.")
     return size
 
 
@@ -107,5 +108,5 @@ def as_positive(value: Any, name: str) -> float:
         LoopeError: for anything else.
     """
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= LARGEST:
-        raise LoopeError(f"`{name}` must be a positive number, got {told(value)}.")
+        raise LoopeError(f"`{name}` must be a positive number, got {shown(value)}.")
     return float(value)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Generic, TypeVar
 
-from loope.core.errors import LoopeError, require, told, unknown
+from loope.core.errors import LoopeError, require, shown, unknown
 
 T = TypeVar("T", bound=Callable[..., Any])
 
@@ -33,7 +33,7 @@ class Registry(Generic[T]):
         """
 
         def file(maker: T) -> T:
-            require(isinstance(name, str), f"The name of a {self.what} must be a string, got {told(name)}.")
+            require(isinstance(name, str), f"The name of a {self.what} must be a string, got {shown(name)}.")
             require(
                 replace or name not in self._makers,
                 f"The {self.what} {name!r} is registered already; choose another name or pass replace=True.",
@@ -45,7 +45,7 @@ class Registry(Generic[T]):
 
     def names(self, pattern: str = "*") -> list[str]:
         """Return all names that match a shell-style `pattern`, in order of registration."""
-        require(isinstance(pattern, str), f"A pattern must be a string such as '*', got {told(pattern)}.")
+        require(isinstance(pattern, str), f"A pattern must be a string such as '*', got {shown(pattern)}.")
         return [name for name in self._makers if fnmatchcase(name, pattern)]
 
     def __getitem__(self, name: str) -> T:

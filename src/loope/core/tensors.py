@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from loope.core.errors import LoopeError, told
+from loope.core.errors import LoopeError, shown
 
 
 def as_dense(value: Any, name: str, shape: str) -> Tensor:
@@ -22,7 +22,7 @@ def as_dense(value: Any, name: str, shape: str) -> Tensor:
         LoopeError: for another type or layout, or a tensor on the device meta.
     """
     if not isinstance(value, Tensor):
-        raise LoopeError(f"`{name}` must be a tensor of shape {shape}, got {told(value)}; use torch.as_tensor.")
+        raise LoopeError(f"`{name}` must be a tensor of shape {shape}, got {shown(value)}; use torch.as_tensor.")
     if value.layout != torch.strided or value.is_quantized:
         raise LoopeError(
             f"`{name}` must be dense, got {value.layout}, {value.dtype}; use .to_dense() or .dequantize()."

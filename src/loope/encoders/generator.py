@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from loope.core.errors import LoopeError, one_of, require, told
+from loope.core.errors import LoopeError, one_of, require, shown
 from loope.core.grid import Grid, as_positive
 from loope.encoders.resample import resample
 
@@ -54,7 +54,7 @@ class ImageRefinement:
         one_of("mixer", self.mixer, MIXERS)
         one_of("activation", self.activation, ACTIVATIONS)
         one_of("initialization", self.initialization, INITIALIZATIONS)
-        require(isinstance(self.zero_init, bool), f"`zero_init` must be True or False, got {told(self.zero_init)}.")
+        require(isinstance(self.zero_init, bool), f"`zero_init` must be True or False, got {shown(self.zero_init)}.")
         as_positive(self.reach, "reach")
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from loope.core.errors import LoopeError, require, told, unknown
+from loope.core.errors import LoopeError, require, shown, unknown
 from loope.core.grid import Grid, as_size
 from loope.encoders.base import PositionalEncoder
 from loope.encoders.generator import ImageRefinement, IndexGenerator
@@ -35,7 +35,7 @@ def as_refinement(refine: Refine) -> ImageRefinement | None:
         return ImageRefinement(**refine)
     require(
         isinstance(refine, str) and refine == "image",
-        f"`refine` must be None, 'image', a dictionary of its options or a loope.ImageRefinement, got {told(refine)}.",
+        f"`refine` must be None, 'image', a dictionary of its options or a loope.ImageRefinement, got {shown(refine)}.",
     )
     return ImageRefinement()
 

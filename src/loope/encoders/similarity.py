@@ -7,7 +7,7 @@ import copy
 import torch
 from torch import Tensor
 
-from loope.core.errors import LoopeError, require, told
+from loope.core.errors import LoopeError, require, shown
 from loope.core.grid import GridLike, as_grid
 from loope.core.limits import require_comparable
 from loope.core.ranks import round_off
@@ -50,7 +50,7 @@ def encoder_similarity(
         LoopeError: for images or tokens that the encoder does not read, or a grid that is too large.
     """
     require(
-        isinstance(encoder, PositionalEncoder), f"`encoder` must be a loope.PositionalEncoder, got {told(encoder)}."
+        isinstance(encoder, PositionalEncoder), f"`encoder` must be a loope.PositionalEncoder, got {shown(encoder)}."
     )
     require(
         not any(each.is_meta for each in (*encoder.parameters(), *encoder.buffers())),
@@ -62,8 +62,8 @@ def encoder_similarity(
     with torch.no_grad(), torch.autocast(encoder._anchor.device.type, enabled=False):
         if images is not None:
             _needs(encoder, "embed", "images")
-            shown = _finite(as_real(images, "images", (4,), "(B, C, H, W)"), "images")
-            similarity = _cosines(measured(shown.double(), place))
+            seen = _finite(as_real(images, "images", (4,), "(B, C, H, W)"), "images")
+            similarity = _cosines(measured(seen.double(), place))
         elif tokens is not None:
             _needs(encoder, "mix", "tokens")
             given = _finite(as_real(tokens, "tokens", (3,), f"(B, {place.size}, {encoder.dim})"), "tokens")

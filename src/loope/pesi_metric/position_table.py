@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from torch import Tensor
 
-from loope.core.errors import LoopeError, nearest_first, require, told
+from loope.core.errors import LoopeError, nearest_first, require, shown
 from loope.core.grid import Grid, GridLike, as_grid
 from loope.core.hub import hub_or_cache, missing_weights
 from loope.core.packages import require_packages
@@ -123,9 +123,9 @@ def _choose(tensors: Iterable[str], name: str | None) -> list[str]:
     """Return the given name, or all names of position tables."""
     keys = list(tensors)
     strange = [key for key in keys if not isinstance(key, str)]
-    require(not strange, f"`weights` must map names to tensors, got {told(strange[0]) if strange else ''} for a name.")
+    require(not strange, f"`weights` must map names to tensors, got {shown(strange[0]) if strange else ''} for a name.")
     if name is not None:
-        require(isinstance(name, str), f"`name` must be a tensor's name, got {told(name)}.")
+        require(isinstance(name, str), f"`name` must be a tensor's name, got {shown(name)}.")
         require(name in keys, f"There is no tensor {name!r}; nearest are {', '.join(nearest_first(name, keys)[:5])}.")
         return [name]
     chosen, unused = table_names(keys), set_aside(keys)

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
-from loope.core.errors import LoopeError, require, told
+from loope.core.errors import LoopeError, require, shown
 from loope.core.grid import Grid, GridLike, as_grid
 
 
@@ -92,7 +92,7 @@ class Positions(NamedTuple):
         Raises:
             LoopeError: for coordinates that are not finite or not in their image's grid, or shapes that do not fit.
         """
-        require(isinstance(coordinates, Tensor), f"`coordinates` must be a tensor, got {told(coordinates)}.")
+        require(isinstance(coordinates, Tensor), f"`coordinates` must be a tensor, got {shown(coordinates)}.")
         points = coordinates[None] if coordinates.dim() == 2 else coordinates
         require(
             points.dim() == 3 and points.shape[-1] == 2 and not points.is_complex() and points.dtype != torch.bool,
@@ -257,7 +257,7 @@ class Positions(NamedTuple):
         factors = [float(each) for each in (factor if isinstance(factor, Sequence) else (factor, factor))]
         require(
             len(factors) == 2 and all(0 < each < float("inf") for each in factors),
-            f"`factor` must be a positive number, or one for rows and one for columns, got {told(factor)}.",
+            f"`factor` must be a positive number, or one for rows and one for columns, got {shown(factor)}.",
         )
         points = self.coordinates
         return self._moved((points + 0.5) * points.new_tensor(factors) - 0.5)
@@ -284,7 +284,7 @@ class Positions(NamedTuple):
             amount: the largest distance along an axis, in cells.
             images: the number of rows, if each image shall have its own draw.
         """
-        require(0 <= amount < float("inf"), f"`amount` must be a number of cells from 0 up, got {told(amount)}.")
+        require(0 <= amount < float("inf"), f"`amount` must be a number of cells from 0 up, got {shown(amount)}.")
         points = self.coordinates
         rows = max(images, len(points))
         device = points.device if generator is None else generator.device
@@ -368,6 +368,6 @@ def _is_list(grids: GridLike | Sequence[GridLike]) -> bool:
 def _grids(sizes: Sequence[GridLike]) -> tuple[Grid, ...]:
     require(
         isinstance(sizes, Sequence) and len(sizes) > 0,
-        f"Expected a list with the (height, width) of each image's grid, got {told(sizes)}.",
+        f"Expected a list with the (height, width) of each image's grid, got {shown(sizes)}.",
     )
     return tuple(as_grid(size) for size in sizes)

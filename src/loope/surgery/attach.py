@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from loope.core.errors import LoopeError, one_of, require, told
+from loope.core.errors import LoopeError, one_of, require, shown
 from loope.core.grid import Grid, GridLike, as_grid
 from loope.encoders import PositionalEncoder, create_encoder
 from loope.surgery import specs
@@ -64,7 +64,7 @@ def attach(
         f"This {type(model).__name__} has something attached already, to it, a part of it or the model around it; call "
         "loope.detach first.",
     )
-    require(isinstance(keep_own, bool), f"`keep_own` must be True or False, got {told(keep_own)}.")
+    require(isinstance(keep_own, bool), f"`keep_own` must be True or False, got {shown(keep_own)}.")
     branches = adapter.branches()
     chosen = _chosen(encoder, options)
     fitted = False
@@ -164,18 +164,18 @@ def _chosen(encoder: EncoderChoice, options: dict[str, Any]) -> list[tuple[str, 
         return [(encoder, options)]
     require(
         isinstance(encoder, Sequence) and not (isinstance(encoder, tuple) and len(encoder) == 2 and _is_pair(encoder)),
-        f"`encoder` must be a name or a list of names and (name, options) pairs, got {told(encoder)}.",
+        f"`encoder` must be a name or a list of names and (name, options) pairs, got {shown(encoder)}.",
     )
     for each in encoder:
         require(
             isinstance(each, str) or _is_pair(each),
-            f"An encoder in a list must be a name or a (name, options) pair, got {told(each)}.",
+            f"An encoder in a list must be a name or a (name, options) pair, got {shown(each)}.",
         )
     chosen = [(each, {}) if isinstance(each, str) else (each[0], dict(each[1])) for each in encoder]
     require(bool(chosen), "Name at least one encoder; 'none' stands for no position.")
     require(
         not options,
-        f"Options of several encoders go with their names: [('{chosen[0][0]}', {told(options)}), ...].",
+        f"Options of several encoders go with their names: [('{chosen[0][0]}', {shown(options)}), ...].",
     )
     return chosen
 
@@ -212,7 +212,7 @@ def encoder_for(branch: Branch, name: str, options: dict[str, Any]) -> Positiona
     for option in options:
         require(
             option not in fitting,
-            f"`{option}` of the encoder {name!r} is the model's, {told(fitting.get(option))}; leave it out.",
+            f"`{option}` of the encoder {name!r} is the model's, {shown(fitting.get(option))}; leave it out.",
         )
     return create_encoder(name, **fitting, **options)
 

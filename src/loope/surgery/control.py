@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from torch import nn
 
-from loope.core.errors import require, told
+from loope.core.errors import require, shown
 from loope.positions import PositionsLike, as_positions
 from loope.surgery.find import required_attachment, sole_attachment, unwrapped
 
@@ -63,7 +63,7 @@ def set_strength(model: nn.Module, strength: float, *, own: float | None = None)
     for name, value in (("strength", strength), ("own", own)):
         require(
             (value is None and name == "own") or (isinstance(value, int | float) and 0 <= value <= 1),
-            f"`{name}` must be a number from 0 to 1, got {told(value)}.",
+            f"`{name}` must be a number from 0 to 1, got {shown(value)}.",
         )
     require(
         own is None or attachment.spec["keep_own"],

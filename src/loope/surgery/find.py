@@ -6,7 +6,7 @@ import sys
 
 from torch import nn
 
-from loope.core.errors import LoopeError, require, told
+from loope.core.errors import LoopeError, require, shown
 from loope.surgery.state import Attachment
 
 
@@ -27,7 +27,7 @@ def required_attachment(model: nn.Module) -> Attachment:
     Raises:
         LoopeError: if nothing is attached.
     """
-    require(isinstance(model, nn.Module), f"Expected a model (torch.nn.Module), got {told(model)}.")
+    require(isinstance(model, nn.Module), f"Expected a model (torch.nn.Module), got {shown(model)}.")
     found = attachment_of(model)
     if found is not None:
         return found
@@ -74,7 +74,7 @@ def require_merged(model: nn.Module) -> None:
     Raises:
         LoopeError: if it has.
     """
-    require(isinstance(model, nn.Module), f"Expected a model (torch.nn.Module), got {told(model)}.")
+    require(isinstance(model, nn.Module), f"Expected a model (torch.nn.Module), got {shown(model)}.")
     strange = next((each for each in model.modules() if type(each).__module__.startswith("peft.")), None)
     require(
         strange is None,
