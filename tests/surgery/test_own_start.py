@@ -45,7 +45,8 @@ def test_additive_encoders_are_fitted_to_the_table(encoder):
     left = (own - vectors).square().sum() / (own - own.mean(0)).square().sum()
     assert report.explained == pytest.approx(1 - float(left), abs=2e-3)
     if encoder != "sincos2d_sum":  # which gives (a, b) and (b, a) one vector
-        assert report.explained > (0.98 if getattr(made, "encoder", made).continuous else 0.9)
+        # A curve jumps between neighbours, and its waves are no faster than a radian per cell.
+        assert report.explained > (0.98 if getattr(made, "encoder", made).continuous else 0.8)
     after = predict(model)
     moved = float((after - before).norm() / before.norm())
     assert report.moved == pytest.approx(moved, rel=1e-3)

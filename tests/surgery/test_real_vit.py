@@ -21,15 +21,22 @@ pytestmark = [
     pytest.mark.xdist_group("real_vit"),
 ]
 COUNT = 500  # of 200, chance alone can move an accuracy by more than the three points allowed below
+FITTED = {
+    "sincos2d": 0.01,
+    "sinusoid": 0.01,
+    "fourier": 0.01,
+    "gilbert": 0.03,
+    "loope": 0.03,
+}  # largest loss without training
 
 
-def photographs(side: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Every fifth sample; sorted file order is the class index."""
+def photographs(side: int, count: int = COUNT) -> tuple[torch.Tensor, torch.Tensor]:
+    """Samples at equal steps; sorted file order is the class index."""
     prepare = v2.Compose(
         [v2.Resize(int(side / 0.9), interpolation=v2.InterpolationMode.BICUBIC), v2.CenterCrop(side), v2.ToImage(),
          v2.ToDtype(torch.float32, scale=True), v2.Normalize([0.5] * 3, [0.5] * 3)]
     )  # fmt: skip
-    chosen = list(enumerate(sorted(SAMPLES.iterdir())))[:: 1000 // COUNT]
+    chosen = list(enumerate(sorted(SAMPLES.iterdir())))[:: 1000 // count]
     return torch.stack([prepare(Image.open(path).convert("RGB")) for _, path in chosen]), torch.tensor(
         [n for n, _ in chosen]
     )
@@ -79,3 +86,22 @@ def test_a_larger_image_with_its_own_table_resampled(model, at_224):
     loope.resize(model, (224, 224))
     loope.detach(model)
     assert abs(larger - own) <= 0.03
+
+
+def test_a_fitted_encoder_keeps_what_the_model_knows(model):
+    data = photographs(224, 1000)
+    own = accuracy(model, data)
+    for encoder, most in FITTED.items():
+        torch.manual_seed(0)
+        loope.attach(model, encoder, init="own")
+        fitted = accuracy(model, data)
+        loope.detach(model)
+        assert fitted >= own - most, (encoder, fitted, own)
+
+
+def test_others_start_as_the_model_is(model, at_224):
+    before = predictions(model, at_224[0][:50])
+    for encoder in ("rope_mixed", "alibi2d", "irpe", "peg", "none"):
+        loope.attach(model, encoder, init="own")
+        assert torch.equal(predictions(model, at_224[0][:50]), before)
+        loope.detach(model)
