@@ -100,7 +100,7 @@ def check_places(positions: Positions) -> None:
     """
     points, sizes = positions.plane(torch.float64)
     used = torch.ones_like(points[..., 0], dtype=torch.bool) if positions.valid is None else positions.valid
-    shape = torch.broadcast_shapes(used.shape, points.shape[:-1])
+    shape = (positions.rows, positions.length)
     require(bool(points.expand(*shape, 2)[used.expand(shape)].isfinite().all()), "`coordinates` must be finite.")
     inside = ((points >= -0.5) & (points <= sizes - 0.5)).all(-1) | ~used
     if not bool(inside.all()):

@@ -29,7 +29,8 @@ class Slot(NamedTuple):
     @property
     def value(self) -> Any:
         """The current value; None if the slot is empty."""
-        return getattr(self.module, self.attribute)
+        registered = self.module._parameters.get(self.attribute)  # `set_strength` may hide it by a scaled one
+        return getattr(self.module, self.attribute) if registered is None else registered
 
 
 @dataclass(eq=False)
