@@ -28,7 +28,7 @@ from loope.surgery.hooks import (
     remove_hooks,
 )
 from loope.surgery.host import Host, fit_table, give_back, keep, take, zeros_for
-from loope.surgery.own_table import RestoreOwnTable, ScaleOwnTable, show_own_table
+from loope.surgery.own_tables import RestoreOwnTables, ScaleOwnTables, show_own_tables
 from loope.surgery.place import Place
 
 T = TypeVar("T")
@@ -208,10 +208,10 @@ class Attachment(nn.Module):
             rotates, biases = bool(self.encoders_of(number, "rotate")), self.encoders_of(number, "bias")
             shared = not any(encoder.reads_content or encoder.bias_per_layer for encoder in biases)
             fades = self.own_strength is not None and self.spec["keep_own"]
-            if fades and branch.table is not None and branch.table.value is not None:
-                branch.patch_embed.register_forward_pre_hook(ScaleOwnTable(host, number))
-                branch.blocks[0].register_forward_pre_hook(RestoreOwnTable(host, number))
-                host.adapter.model.register_forward_hook(RestoreOwnTable(host, number), always_call=True)
+            if fades and any(table.value is not None for table in branch.tables):
+                branch.patch_embed.register_forward_pre_hook(ScaleOwnTables(host, number))
+                branch.blocks[0].register_forward_pre_hook(RestoreOwnTables(host, number))
+                host.adapter.model.register_forward_hook(RestoreOwnTables(host, number), always_call=True)
             for layer, (block, attention) in enumerate(zip(branch.blocks, branch.attentions, strict=True)):
                 if rotates or biases or mixing:
                     for module in entrances(block):
@@ -224,7 +224,7 @@ class Attachment(nn.Module):
     def unwire(self) -> None:
         """Remove the hooks from the model."""
         for branch in self.branches:
-            show_own_table(branch)
+            show_own_tables(branch)
         for module in self.host.adapter.model.modules():
             remove_hooks(module)
 
