@@ -282,10 +282,7 @@ class Positions(NamedTuple):
 
     def to(self, device: torch.device | str) -> Positions:
         """Return the positions with their tensors on a device."""
-        here = [
-            None if each is None else each.to(device) for each in (self.cells, self.moved, self.valid, self.sequence)
-        ]
-        return Positions(self.grids, *here)
+        return Positions(self.grids, *(None if each is None else each.to(device) for each in self[1:]))
 
     def _moved(self, points: Tensor) -> Positions:
         return self._replace(cells=None, moved=points)
