@@ -1,6 +1,7 @@
 """Positions: what each way of making them says, and what they refuse."""
 
 import copy
+import io
 
 import pytest
 import torch
@@ -121,7 +122,21 @@ def test_positions_move_between_devices_and_are_copied():
         lambda: Positions.at(torch.zeros(1, 4, 2), (2, 3), valid=torch.ones(1, 4)),
         lambda: Positions.at(torch.zeros(1, 4, 2), [(2, 3), (1, 1)], sequence=torch.tensor([[0, 0, 1, 2]])),
         lambda: Positions.grid(2, 2).scale(0),
+        lambda: Positions.grid(2, 2).scale(None),
+        lambda: Positions.grid(2, 2).scale("ab"),
+        lambda: Positions.grid(2, 2).shift(float("nan")),
+        lambda: Positions.grid(2, 2).shift(columns=float("inf")),
+        lambda: Positions.grid(2, 2).shift("1"),
         lambda: Positions.grid(2, 2).jitter(amount=-1),
+        lambda: Positions.grid(2, 2).jitter(amount="1"),
+        lambda: Positions.grid(2, 2).jitter(images=0),
+        lambda: Positions.grid(2, 2).jitter(images=1.5),
+        lambda: Positions.batch([(1, 2), (2, 2)]).jitter(images=3),
+        lambda: Positions.grid(2, 2).take(None),
+        lambda: Positions.grid(2, 2).take("01"),
+        lambda: Positions.grid(2, 2).take([[0, 1], [0]]),
+        lambda: Positions.at(torch.zeros(1, 4, 2), (2, 3), valid=[[True] * 4]),
+        lambda: Positions.at(torch.zeros(1, 4, 2), (2, 3), sequence=torch.zeros(1, 4, dtype=torch.bool)),
     ],
 )
 def test_bad_positions_are_refused(make):
@@ -133,6 +148,59 @@ def test_padding_may_be_anywhere():
     points = torch.tensor([[[0.0, 0.0], [float("nan"), 99.0]]])
     valid = torch.tensor([[True, False]])
     assert Positions.at(points, (1, 1), valid=valid).valid.tolist() == [[True, False]]
+
+
+@pytest.mark.parametrize("name", loope.list_encoders())
+def test_coordinates_of_padding_do_not_matter(name):
+    encoder = loope.create_encoder(name, dim=16, grid=(2, 2), heads=2, depth=1, patch_size=4).eval()
+    for parameter in encoder.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    valid = torch.tensor([[True, True, False]])
+    images, q, tokens = torch.rand(1, 3, 8, 8), torch.rand(1, 2, 3, 8), torch.rand(1, 3, 16)
+
+    def run(padding):
+        points = torch.tensor([[[0.0, 0.0], [1.0, 0.75], padding]])
+        positions = Positions.at(points, (2, 2), valid=valid)
+        calls = {
+            "embed": lambda: encoder.embed(images, positions),
+            "mix": lambda: encoder.mix(tokens, positions, 0),
+            "rotate": lambda: torch.stack(encoder.rotate(q, q, positions, 0)),
+            "bias": lambda: encoder.bias(q, positions, 0),
+        }
+        return torch.cat([calls[hook]().flatten() for hook in encoder.hooks()])
+
+    strange = run([float("nan"), 99.0])
+    assert not strange.isnan().any()
+    assert torch.equal(strange, run([0.0, 0.0]))
+
+
+@pytest.mark.parametrize(
+    "positions",
+    [
+        Positions.grid(3, 4),
+        Positions.grid(3, 4).take([3, 1]),
+        Positions.grid(3, 4).shift(0.5),
+        Positions.batch([(3, 4), (2, 2)]),
+        Positions.packed([(2, 3), (2, 3)]),
+    ],
+    ids=["grid", "take", "shift", "batch", "packed"],
+)
+def test_positions_are_arguments_of_exported_programs(positions):
+    class Rotate(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.encoder = loope.create_encoder("rope_axial", dim=16, grid=(3, 4), heads=2)
+
+        def forward(self, q, positions):
+            return self.encoder.rotate(q, q, positions, 0)[0]
+
+    q = torch.randn(positions.rows, 2, positions.length, 8)
+    model = Rotate()
+    program = torch.export.export(model, (q, positions))
+    file = io.BytesIO()
+    torch.export.save(program, file)
+    file.seek(0)
+    assert torch.equal(torch.export.load(file).module()(q, positions), model(q, positions))
 
 
 def test_encoders_refuse_positions_of_another_batch():

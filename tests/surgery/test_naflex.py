@@ -135,6 +135,19 @@ def test_the_own_encoding_is_set_aside_and_comes_back(own):
     assert same_state(model, state)
 
 
+@every_own
+def test_its_own_encoding_has_a_strength(own):
+    model, batch = attached("rope_mixed", keep_own=True, **OWN[own]), loaded(pixels())
+    loope.set_strength(model, 0.5, own=0.5)
+    alone = torch.cat([predict(model, image[None]) for image in pixels()])
+    torch.testing.assert_close(predict(model, batch), alone, atol=1e-5, rtol=1e-5)
+    loope.set_strength(model, 0, own=0)
+    nothing = predict(model, batch)
+    loope.detach(model)
+    assert not torch.allclose(predict(model, batch), nothing)
+    torch.testing.assert_close(predict(loope.attach(model, "none"), batch), nothing)
+
+
 def test_learned_from_the_own_table_is_the_own_encoding():
     """At the table's own grid, and at others too: both resample bicubically with antialiasing, in float32."""
     model, batch = make(), loaded(pixels())

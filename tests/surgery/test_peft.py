@@ -110,3 +110,15 @@ def test_saving_asks_for_the_merged_model(modules, tmp_path):
     for each in (adapted, model):
         with pytest.raises(loope.LoopeError, match=r"merge_and_unload"):
             loope.save(each, tmp_path / "m.safetensors", model_args=model_args("ViT"))
+
+
+def test_strength_acts_on_the_encoder_that_is_trained():
+    adapted = adapt(make_attached("ViT", "rope_mixed", keep_own=True), "ViT")
+    model = adapted.base_model.model
+    full = predict(model)
+    loope.set_strength(model, 0, own=0.5)
+    assert not torch.allclose(predict(model), full)
+    merged = adapted.merge_and_unload()
+    assert merged.loope.strengths == (0.0, 0.5)
+    loope.set_strength(merged, 1, own=1)
+    torch.testing.assert_close(predict(merged), full, rtol=1e-5, atol=1e-5)

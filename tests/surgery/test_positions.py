@@ -1,6 +1,7 @@
 """Positions in attached models: set at the patch embedding, and the same when a block is run again."""
 
 import copy
+import threading
 
 import pytest
 import timm
@@ -9,7 +10,7 @@ from transformers import ViTConfig, ViTForImageClassification
 
 import loope
 from loope import Positions
-from tests.surgery.models import HF, TIMM
+from tests.surgery.models import HF, TIMM, images, make, output
 
 IN_BLOCKS = ["peg", "irpe", "rope_mixed"]
 
@@ -125,3 +126,77 @@ def test_a_copy_of_the_model_keeps_its_own_positions(batches):
         twin = copy.deepcopy(model)
         assert torch.equal(twin(batches[1]), wide)
         assert torch.equal(model(batches[0]), square)
+
+
+@pytest.mark.parametrize("encoder", ["sincos2d", "peg", "rope_axial", "alibi2d"])
+def test_positions_of_another_batch_size_are_refused(encoder, batches):
+    model = loope.attach(timm_model(), encoder)
+    three = Positions.grid(4, 4).jitter(images=3)
+    for count in (1, 2):
+        with pytest.raises(loope.LoopeError, match="3 images"), loope.use_positions(model, three):
+            model(batches[0][:count])
+
+
+@pytest.mark.parametrize("encoder", loope.list_encoders())
+@pytest.mark.parametrize("positions", [Positions.grid(4, 4).shift(0.5), Positions.grid(4, 4).take(list(range(16)))])
+def test_given_positions_follow_the_model_to_its_device(encoder, positions):
+    model = loope.attach(timm_model().to("meta"), encoder)
+    with loope.use_positions(model, positions):
+        assert model(torch.zeros(1, 3, 32, 32, device="meta").double()).is_meta
+
+
+def test_compiled_models_take_positions(batches):
+    model = loope.attach(timm_model(), "rope_mixed").eval()
+    compiled = torch.compile(model, backend="eager")
+    turned = Positions.grid(4, 4).take(list(range(15, -1, -1)))
+    with torch.no_grad(), loope.use_positions(compiled, turned):
+        torch.testing.assert_close(compiled(batches[0]), model(batches[0]))
+
+
+def test_blocks_alone_follow_a_resized_model():
+    model = loope.attach(timm_model(), "rope_axial")
+    loope.resize(model, (64, 64))
+    assert model.blocks[0](torch.randn(1, 65, model.embed_dim).double()).shape[1] == 65
+
+
+def test_blocks_take_their_tokens_by_name():
+    model = loope.attach(ViTForImageClassification(ViTConfig(**HF)), "rope_axial")
+    grid, width = model.loope.branches[0].grid, model.config.hidden_size
+    tokens = torch.randn(1, grid.size + 1, width)
+    layer = model.vit.layers[0]
+    torch.testing.assert_close(layer(hidden_states=tokens), layer(tokens))
+
+
+@pytest.mark.parametrize("encoder", ["rope_axial", "alibi2d", "peg"])
+def test_threads_do_not_share_positions(encoder, batches):
+    """One pass stops between its patch embedding and its blocks, while another thread runs the model."""
+    model = loope.attach(timm_model(), encoder).eval()
+    with torch.no_grad():
+        square, wide = (model(batch) for batch in batches)
+    others = []
+
+    def run_the_other(module, args):
+        if not others:
+            others.append(None)
+
+            def other():
+                with torch.no_grad():
+                    others.append(model(batches[1]))
+
+            thread = threading.Thread(target=other)
+            thread.start()
+            thread.join()
+
+    model.blocks[0].register_forward_pre_hook(run_the_other, prepend=True)
+    with torch.no_grad():
+        assert torch.equal(model(batches[0]), square)
+    assert torch.equal(others[1], wide)
+
+
+def test_padding_does_not_break_talking_heads():
+    model = loope.attach(make("CaiT"), "alibi2d").eval()
+    grid = model.loope.branches[0].grid
+    valid = torch.arange(grid.size)[None] < grid.size - 2
+    positions = Positions.at(Positions.grid(grid).coordinates, grid, valid=valid)
+    with torch.no_grad(), loope.use_positions(model, positions):
+        assert output(model, images(model)).isfinite().all()

@@ -90,6 +90,15 @@ def test_checkpointed_blocks_give_the_same_gradients():
     torch.testing.assert_close(*gradients)
 
 
+def test_reentrant_checkpointing_is_refused():
+    model = move(refined())
+    tokens = model._pos_embed(model.patch_embed(IMAGES))
+    for block in model.blocks:
+        tokens = torch.utils.checkpoint.checkpoint(block, tokens, use_reentrant=True)
+    with pytest.raises(loope.LoopeError, match="use_reentrant=False"):
+        tokens.sum().backward()
+
+
 @pytest.mark.parametrize(
     "refine", ["image", {"mixer": "linear", "reach": 2}, loope.ImageRefinement(inputs="rgb", zero_init=False)]
 )

@@ -8,6 +8,7 @@ import torch
 import torch._dynamo.testing
 
 import loope
+from loope.surgery import specs
 from tests.surgery.models import MODELS, TIMM, images, make, output, predict
 
 SIX = ["sincos2d", "learned", "loope", "peg", "irpe", "rope_mixed"]
@@ -129,3 +130,46 @@ def test_the_own_strength_needs_the_own_encoding():
     model = attached("ViT", "sincos2d")
     with pytest.raises(loope.LoopeError, match="keep_own=True"):
         loope.set_strength(model, 1, own=0.5)
+
+
+def test_a_pass_that_fails_leaves_no_scaled_table():
+    model = attached("ViT", "sincos2d", keep_own=True)
+    loope.set_strength(model, 1, own=0.5)
+    twin, table = copy.deepcopy(model), model.pos_embed
+    with pytest.raises(AssertionError):
+        model(torch.zeros(1, 3, 7, 7))
+    assert model.pos_embed is table
+    copy.deepcopy(model)
+    model.patch_embed(images(model))  # a part alone
+    size = [2 * side for side in model.loope.branches[0].pixels]
+    for each in (model, twin):
+        loope.resize(each, size)
+    assert torch.equal(dict(model.named_parameters())["pos_embed"], dict(twin.named_parameters())["pos_embed"])
+
+
+@pytest.mark.parametrize("encoder", ["sincos2d", "alibi2d", "rope_axial", "rope_mixed"])
+def test_baked_models_keep_their_strength(encoder):
+    model = attached("ViT", encoder, keep_own=True)
+    loope.set_strength(model, 0.5, own=0.25)
+    before = predict(model)
+    loope.bake(model, model.loope.branches[0].pixels)
+    torch.testing.assert_close(predict(model), before, rtol=1e-6, atol=1e-6)
+
+
+def test_strength_set_in_inference_mode_can_be_trained_with():
+    model = attached("ViT", "rope_mixed", keep_own=True)
+    with torch.inference_mode():
+        loope.set_strength(model, 0.5, own=0.5)
+    loope.set_strength(model, 0.7, own=0.7)
+    output(model, images(model)).sum().backward()
+    assert model.loope.encoders[0][0].frequencies.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize("strengths", [[0.5], ["a", "b"], [2, 1], [float("nan"), 1], "ab", None, 0.5])
+def test_strengths_of_a_damaged_checkpoint_are_refused(strengths):
+    model = attached("ViT", "sincos2d")
+    state = model.state_dict()
+    state["loope._extra_state"] = specs.to_bytes({**model.loope.spec, "strengths": strengths})
+    with pytest.raises(loope.LoopeError, match="strength"):
+        model.load_state_dict(state)
+    assert model.loope.strengths == (1.0, 1.0)

@@ -77,13 +77,13 @@ class RunProgress:
         for name, place in active.items():
             if name not in self._each:
                 self._each[name] = self._bars.add_task(_short(name), total=place.total, message="")
-            self._bars.update(self._each[name], completed=place.done, message=as_text(place.told))
+            self._bars.update(self._each[name], completed=place.done, message=as_text(place.shown))
         if not self._console.is_terminal and time.monotonic() - self._last > LINE_EVERY:
             self._last = time.monotonic()
             self._console.print(f"{self._total - len(left)} of {self._total} runs done", highlight=False)
             for name, place in active.items():
                 self._console.print(
-                    f"  {_short(name)}  {place.done}/{place.total}  {as_text(place.told)}", highlight=False
+                    f"  {_short(name)}  {place.done}/{place.total}  {as_text(place.shown)}", highlight=False
                 )
 
 

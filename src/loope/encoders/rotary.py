@@ -62,12 +62,16 @@ class Rotary(Refinable, ABC):
         """Rotate by the angles times `strength`."""
         place = as_positions(positions)
         self._check_tokens(q, place)
-        cos, sin = waves(self.angles(place, layer) * strength).to(q.dtype)
+        cos, sin = self.waves_at(place, layer, strength).to(q.dtype)
         return turn(q, cos, sin), turn(k, cos, sin)
 
     def waves(self, positions: Positions, layer: int) -> Tensor:
         """Return cosines and sines of the angles for `turn`: `(2, 1 or B, heads or 1, N, d)` in at least float32."""
         return waves(self.angles(positions, layer))
+
+    def waves_at(self, positions: Positions, layer: int, strength: Tensor | None) -> Tensor:
+        """Return cosines and sines of the angles times `strength`; None stands for 1."""
+        return self.waves(positions, layer) if strength is None else waves(self.angles(positions, layer) * strength)
 
     def similarity(self, grid: GridLike | None = None) -> Tensor:
         """Return the mean cosine of the angle between two positions over heads, frequencies and blocks, `(N, N)`.

@@ -5,9 +5,10 @@ from torch import Tensor
 
 from loope.core.errors import require_multiple
 from loope.core.grid import GridLike
-from loope.encoders.base import StaticTable, register_encoder
+from loope.encoders.base import register_encoder
 from loope.encoders.frequencies import sinusoids, vaswani
 from loope.encoders.refine import Refinable, Refine
+from loope.encoders.static import StaticTable
 from loope.positions.plane import unit
 
 

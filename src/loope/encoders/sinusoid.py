@@ -8,9 +8,10 @@ from torch import Tensor
 
 from loope.core.errors import one_of, require, require_multiple
 from loope.core.grid import Grid, GridLike
-from loope.encoders.base import StaticTable, register_encoder
+from loope.encoders.base import register_encoder
 from loope.encoders.frequencies import Frequencies, frequency_set, sinusoids
 from loope.encoders.refine import Images, Refinable, Refine
+from loope.encoders.static import StaticTable
 from loope.orders import Order, create_order
 from loope.positions import Positions, PositionsLike, as_positions
 

@@ -78,7 +78,7 @@ def catalog(model: dict[str, Any] | None) -> dict[str, Any]:
         "orders": list_orders(),
         "grids": list(GRIDS),
         "dims": list(DIMS),
-        "words": {task: {"".join(map(str, bits)): word for bits, word in told.items()} for task, told in WORDS.items()},
+        "words": {task: {"".join(map(str, bits)): word for bits, word in each.items()} for task, each in WORDS.items()},
         "colours": list(COLOURS),
         "model": model,
         "free": True,  # any grid, width and file, which needs a server

@@ -8,9 +8,11 @@ from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import _register_namedtuple
 
-from loope.core.errors import LoopeError, require, shown
-from loope.core.grid import Grid, GridLike, as_grid
+from loope.core.errors import require, shown
+from loope.core.grid import Grid, GridLike, as_grid, as_size
+from loope.positions.checks import as_grids, as_index, as_numbers, check_places, check_shapes, is_list
 
 
 class Positions(NamedTuple):
@@ -54,7 +56,7 @@ class Positions(NamedTuple):
     @classmethod
     def batch(cls, sizes: Sequence[GridLike], device: torch.device | str | None = None) -> Positions:
         """Return whole grids of several sizes, one image per row, padded at the end to the longest."""
-        grids = _grids(sizes)
+        grids = as_grids(sizes)
         if len(set(grids)) == 1:
             return cls(grids[:1])
         longest = max(grid.size for grid in grids)
@@ -66,7 +68,7 @@ class Positions(NamedTuple):
     @classmethod
     def packed(cls, sizes: Sequence[GridLike], device: torch.device | str | None = None) -> Positions:
         """Return whole grids of several sizes, one after the other in one sequence, `(1, N)`."""
-        grids = _grids(sizes)
+        grids = as_grids(sizes)
         cells = torch.cat([torch.arange(grid.size, device=device) for grid in grids])
         lengths = torch.tensor([grid.size for grid in grids], device=device)
         sequence = torch.arange(len(grids), device=device).repeat_interleave(lengths)
@@ -99,11 +101,13 @@ class Positions(NamedTuple):
             f"`coordinates` must be (1 or B, N, 2) real numbers, got {coordinates.dtype} of shape "
             f"{tuple(coordinates.shape)}.",
         )
-        made = cls(_grids(grids) if _is_list(grids) else (as_grid(grids),), None, points, valid, sequence)  # type: ignore[arg-type]
-        made._check_shapes()
-        made._check_places()
-        whole = points.round()
-        if not points.is_floating_point() or bool((whole == points).all()):
+        made = cls(as_grids(grids) if is_list(grids) else (as_grid(grids),), None, points, valid, sequence)  # type: ignore[arg-type]
+        check_shapes(made)
+        check_places(made)
+        if valid is not None:  # padding may be anywhere, even nowhere
+            points = torch.where(valid[..., None], points, 0)
+            made = made._replace(moved=points)
+        if not points.is_floating_point() or bool((points.round() == points).all()):
             return made._replace(cells=made.nearest(), moved=None)
         return made
 
@@ -211,12 +215,7 @@ class Positions(NamedTuple):
         Raises:
             LoopeError: for patches that are not in the sequence.
         """
-        chosen = torch.as_tensor(index, device=self.device)
-        require(
-            chosen.dim() in (1, 2) and not chosen.is_floating_point() and chosen.dtype != torch.bool,
-            f"`index` must hold whole numbers, (M,) or (B, M), got {chosen.dtype} of shape {tuple(chosen.shape)}.",
-        )
-        chosen = (chosen[None] if chosen.dim() == 1 else chosen).long()
+        chosen = as_index(index, self.device)
         require(
             self.rows == 1 or len(chosen) in (1, self.rows),
             f"`index` must have 1 or {self.rows} rows, as the positions, got {len(chosen)}.",
@@ -246,17 +245,17 @@ class Positions(NamedTuple):
 
     def shift(self, rows: float = 0.0, columns: float = 0.0) -> Positions:
         """Move all patches by some cells, beyond the border of the grid if need be."""
-        points = self.coordinates
-        return self._moved(points + points.new_tensor([rows, columns]))
+        points, step = self.coordinates, as_numbers("rows, columns", rows, columns)
+        return self._moved(points + points.new_tensor(step))
 
     def scale(self, factor: float | Sequence[float]) -> Positions:
         """Stretch coordinates from the image's top left corner, by one factor or (rows, columns).
 
         The centre of the first cell is half a cell from the corner, so it moves too.
         """
-        factors = [float(each) for each in (factor if isinstance(factor, Sequence) else (factor, factor))]
+        factors = as_numbers("factor", *(factor if isinstance(factor, list | tuple) else (factor, factor)))
         require(
-            len(factors) == 2 and all(0 < each < float("inf") for each in factors),
+            len(factors) == 2 and min(factors) > 0,
             f"`factor` must be a positive number, or one for rows and one for columns, got {shown(factor)}.",
         )
         points = self.coordinates
@@ -284,19 +283,20 @@ class Positions(NamedTuple):
             amount: the largest distance along an axis, in cells.
             images: the number of rows, if each image shall have its own draw.
         """
-        require(0 <= amount < float("inf"), f"`amount` must be a number of cells from 0 up, got {shown(amount)}.")
+        require(min(as_numbers("amount", amount)) >= 0, f"`amount` must not be negative, got {shown(amount)}.")
         points = self.coordinates
-        rows = max(images, len(points))
+        rows = max(as_size(images, "images"), len(points))
+        require(
+            len(points) in (1, rows),
+            f"`images` must be {len(points)}, as these positions have that many rows, got {images}.",
+        )
         device = points.device if generator is None else generator.device
         draw = torch.rand(rows, *points.shape[1:], dtype=points.dtype, device=device, generator=generator)
         return self._moved(points + (2 * draw.to(points.device) - 1) * amount)
 
     def to(self, device: torch.device | str) -> Positions:
         """Return the positions with their tensors on a device."""
-        here = [
-            None if each is None else each.to(device) for each in (self.cells, self.moved, self.valid, self.sequence)
-        ]
-        return Positions(self.grids, *here)
+        return Positions(self.grids, *(None if each is None else each.to(device) for each in self[1:]))
 
     def _moved(self, points: Tensor) -> Positions:
         return self._replace(cells=None, moved=points)
@@ -307,47 +307,6 @@ class Positions(NamedTuple):
             return self.sequence
         return torch.arange(len(self.grids), device=self.device)[:, None]
 
-    def _check_shapes(self) -> None:
-        rows = self.rows
-        for name, each in zip(self._fields[1:], self[1:], strict=True):
-            if each is None:
-                continue
-            shape = tuple(each.shape)
-            require(
-                len(shape) >= 2 and shape[0] in (1, rows) and shape[1] == self.length,
-                f"`{name}` must have a row for all or for each of the {rows} images and {self.length} patches, got "
-                f"shape {shape}.",
-            )
-        require(
-            self.valid is None or self.valid.dtype == torch.bool,
-            f"`valid` must be boolean, got {None if self.valid is None else self.valid.dtype}.",
-        )
-        if self.sequence is None:
-            require(
-                len(self.grids) in (1, rows),
-                f"Expected the grid of all images or one for each of the {rows} rows, got {len(self.grids)}; give "
-                "`sequence` if a row holds several images.",
-            )
-            return
-        require(
-            not self.sequence.is_floating_point()
-            and bool((self.sequence >= 0).all() and (self.sequence < len(self.grids)).all()),
-            f"`sequence` must hold the number of each patch's image, from 0 to {len(self.grids) - 1}.",
-        )
-
-    def _check_places(self) -> None:
-        points, sizes = self.plane(torch.float64)
-        used = torch.ones_like(points[..., 0], dtype=torch.bool) if self.valid is None else self.valid
-        require(bool(points[used.expand(points.shape[:-1])].isfinite().all()), "`coordinates` must be finite.")
-        inside = ((points >= -0.5) & (points <= sizes - 0.5)).all(-1) | ~used
-        if not bool(inside.all()):
-            row, column = points.expand(*inside.shape, 2)[~inside][0].tolist()
-            raise LoopeError(
-                f"`coordinates` must be in the grid, from -0.5 to size - 0.5, got row {row:g}, column {column:g} in a "
-                f"grid of {' or '.join(sorted({str(grid) for grid in self.grids})[:3])}; use `shift` or `scale` to "
-                "move patches beyond it."
-            )
-
 
 PositionsLike: TypeAlias = Positions | GridLike
 
@@ -357,17 +316,6 @@ def as_positions(positions: PositionsLike) -> Positions:
     return positions if isinstance(positions, Positions) else Positions((as_grid(positions),))
 
 
-def _is_list(grids: GridLike | Sequence[GridLike]) -> bool:
-    return (
-        isinstance(grids, Sequence)
-        and not isinstance(grids, Grid)
-        and any(isinstance(each, Sequence) for each in grids)
-    )
-
-
-def _grids(sizes: Sequence[GridLike]) -> tuple[Grid, ...]:
-    require(
-        isinstance(sizes, Sequence) and len(sizes) > 0,
-        f"Expected a list with the (height, width) of each image's grid, got {shown(sizes)}.",
-    )
-    return tuple(as_grid(size) for size in sizes)
+# Named tuples are arguments of exported programs as they are, but only registered ones can be saved with a program.
+for _kind in (Grid, Positions):
+    _register_namedtuple(_kind, serialized_type_name=f"loope.{_kind.__name__}")

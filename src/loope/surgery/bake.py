@@ -62,6 +62,11 @@ class BakedRotation(Baked):
         cos, sin = self.at(positions, layer).to(q.dtype).unbind(0)
         return turn(q, cos, sin), turn(k, cos, sin)
 
+    def rotate_partly(
+        self, q: Tensor, k: Tensor, positions: Positions, layer: int, strength: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        return self.rotate(q, k, positions, layer)  # the angles were multiplied by the strength before
+
 
 class BakedBias(Baked):
     """A baked bias, `(layers, 1, heads, P + N, P + N)`, so that no block has to add the prefix."""
@@ -97,21 +102,22 @@ def bake(model: nn.Module, size: GridLike) -> None:
     model.eval().requires_grad_(False)
     attachment.unwire()
     for number, branch in enumerate(attachment.branches):
-        encoders = [_baked(encoder, branch) for encoder in attachment.encoders_of(number)]
+        encoders = [_baked(encoder, branch, attachment.strength) for encoder in attachment.encoders_of(number)]
         attachment.encoders[number] = nn.ModuleList(encoders)
     _drop_own(attachment)
     attachment.wire()
 
 
 @torch.no_grad()
-def _baked(encoder: PositionalEncoder, branch: Branch) -> PositionalEncoder:
+def _baked(encoder: PositionalEncoder, branch: Branch, strength: Tensor | None) -> PositionalEncoder:
     if encoder.reads_content or len(encoder.hooks()) != 1:
         return encoder
     grid, depth, prefix = Positions((encoder.grid,)), len(branch.blocks), branch.prefix
     if "embed" in encoder.hooks():
         return BakedTable(encoder, encoder(None)[None]).eval()
     if isinstance(encoder, Rotary):
-        return BakedRotation(encoder, _once(torch.stack([encoder.waves(grid, n) for n in range(depth)]))).eval()
+        rotations = [encoder.waves_at(grid, layer, strength) for layer in range(depth)]
+        return BakedRotation(encoder, _once(torch.stack(rotations))).eval()
     if "bias" in encoder.hooks():
         query = encoder._anchor.new_zeros(1, 1, grid.length, 1)  # not read
         layers = range(depth if encoder.bias_per_layer else 1)

@@ -173,7 +173,7 @@ def attach_by(recipe: dict[str, Any], model: nn.Module) -> None:
     how = recipe["attach"]
     attach(model, how["encoders"], keep_own=how["keep_own"], prefix=how["prefix"])
     if "strengths" in how:
-        strength, own = how["strengths"]
+        strength, own = specs.strengths(how)
         set_strength(model, strength, own=own if how["keep_own"] else None)
     sole_attachment(model).host.note = None  # its weights come from the file
     resize(model, recipe["size"])

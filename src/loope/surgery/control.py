@@ -9,7 +9,7 @@ from torch import nn
 
 from loope.core.errors import require, shown
 from loope.positions import PositionsLike, as_positions
-from loope.surgery.find import required_attachment, sole_attachment, unwrapped
+from loope.surgery.find import all_attachments, required_attachment, unwrapped
 
 
 @contextmanager
@@ -20,7 +20,7 @@ def use_positions(model: nn.Module, positions: PositionsLike) -> Iterator[None]:
 
     Args:
         model: a model with encoders attached.
-        positions: positions of the patches of every image until the context ends.
+        positions: positions of the patches of every image, in this thread, until the context ends.
 
     Examples:
         >>> import loope, timm, torch
@@ -35,7 +35,7 @@ def use_positions(model: nn.Module, positions: PositionsLike) -> Iterator[None]:
         LoopeError: if nothing is attached.
     """
     place = as_positions(positions)
-    host = required_attachment(model).host
+    host = required_attachment(unwrapped(model)).host
     require(len(host.places) == 1, "A model with several grids of patches cannot be given one set of positions.")
     before, host.places[0].given = host.places[0].given, place
     try:
@@ -59,7 +59,8 @@ def set_strength(model: nn.Module, strength: float, *, own: float | None = None)
     Raises:
         LoopeError: if nothing is attached, a strength is not between 0 and 1, or the own encoding is unused.
     """
-    attachment = sole_attachment(unwrapped(model))
+    model = unwrapped(model)
+    attachment = required_attachment(model)
     for name, value in (("strength", strength), ("own", own)):
         require(
             (value is None and name == "own") or (isinstance(value, int | float) and 0 <= value <= 1),
@@ -70,4 +71,5 @@ def set_strength(model: nn.Module, strength: float, *, own: float | None = None)
         "`own` is the strength of the model's own encoding, which is unused here; attach with keep_own=True.",
     )
     require(not attachment.baked, "A baked model's encoders are constants; set the strength before loope.bake.")
-    attachment.set_strengths(strength, attachment.strengths[1] if own is None else own)
+    for each in all_attachments(model):  # PEFT has copies
+        each.set_strengths(strength, attachment.strengths[1] if own is None else own)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from loope.core.errors import require
 from loope.encoders.masks import require_unpacked
 from loope.positions import Positions
 from loope.surgery.adapters.base import Branch
@@ -54,7 +55,7 @@ class AddPositions(Hook):
         """
         images, positions = self.host.adapter.positions(self.branch, tokens, *args, **kwargs)
         if self.place.given is not None:
-            positions = self.place.given
+            positions = _fitting(self.place.given, tokens)
             images = self.host.adapter.images_at(images, self.branch, positions, *args, **kwargs)
         require_unpacked(positions, self.branch.prefix)
         self.place.set(self.host.apply("refined", self.number, images, positions))
@@ -90,29 +91,6 @@ class AddAtEntry(AddPositions):
         return _behind(args[0], self.add(args[0][:, count:], *call), count), *args[1:]
 
 
-class ScaleOwnTable(Hook):
-    """Before the patch embedding: puts the model's own position table, times its strength, in its place.
-
-    The scaled table is an attribute of the instance, which is found before the parameter of the same name; so the
-    parameter, the state dict and the optimizer stay as they are.
-    """
-
-    def __call__(self, module: nn.Module, args: tuple[Any, ...]) -> None:
-        """Set the table for this forward pass."""
-        show_own_table(self.branch)
-        table = self.branch.table
-        if table is not None:
-            table.module.__dict__[table.attribute] = self.host.apply("scale_own", table.value)
-
-
-class RestoreOwnTable(Hook):
-    """Before the first block, when the table has been added: shows the parameter again."""
-
-    def __call__(self, module: nn.Module, args: tuple[Any, ...]) -> None:
-        """Remove the scaled table."""
-        show_own_table(self.branch)
-
-
 class AddToPrefix(Hook):
     """Before the first block: adds the learned vectors to the prefix tokens."""
 
@@ -144,7 +122,8 @@ class EnterBlock(InBlock):
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         """Note the tokens that the block starts on."""
-        self.place.enter(args[0])
+        if args:  # else the block's norm enters
+            self.place.enter(args[0])
 
 
 class MixAfterBlock(InBlock):
@@ -251,6 +230,17 @@ class DropPatches(Forward):
         return result
 
 
+def _fitting(given: Positions, tokens: Tensor) -> Positions:
+    """Return the positions of `use_positions` on the device of the patch tokens, after a check that they fit."""
+    count, length = len(tokens), tokens.shape[1:-1].numel()
+    require(
+        given.length == length and given.rows in (1, count),
+        f"`use_positions` was given {given.length} patches of {given.rows} images, but the model has {length} patches "
+        f"of {count} images; pass the positions of this batch.",
+    )
+    return given.to(tokens.device)
+
+
 def _behind(tokens: Tensor, patches: Tensor, count: int) -> Tensor:
     """Concatenate the first `count` of `tokens`, with zeros in the channels that only `patches` have, and `patches`."""
     if not count:
@@ -267,19 +257,16 @@ def entrances(block: nn.Module) -> list[nn.Module]:
     return [block, *(child for child in block.children() if "norm" in type(child).__name__.lower())]
 
 
-def show_own_table(branch: Branch) -> None:
-    """Remove the scaled table that hides the model's own, if there is one."""
-    if branch.table is not None:
-        module, name = branch.table
-        if name in module._parameters or name in module._buffers:
-            module.__dict__.pop(name, None)
-
-
 def remove_hooks(module: nn.Module) -> None:
     """Remove all our hooks from one module."""
-    for hooks in (module._forward_hooks, module._forward_pre_hooks):
+    for hooks, notes in (
+        (module._forward_hooks, (module._forward_hooks_with_kwargs, module._forward_hooks_always_called)),
+        (module._forward_pre_hooks, (module._forward_pre_hooks_with_kwargs,)),
+    ):
         for key in [key for key, hook in hooks.items() if isinstance(hook, Hook)]:
             del hooks[key]
+            for note in notes:
+                note.pop(key, None)
     patched = module.__dict__.get("forward")
     if isinstance(patched, Forward):
         del module.forward

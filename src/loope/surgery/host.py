@@ -75,6 +75,7 @@ class Host:
 
     def fit(self, grids: Sequence[Grid]) -> None:
         """Move the branches and the tables in use to other grids; unused tables stay as they are."""
+        self.places = [Place.of(grid, len(place.positions)) for place, grid in zip(self.places, grids, strict=True)]
         for branch, grid in zip(self.branches, grids, strict=True):
             old, branch.grid = branch.grid, grid
             if branch.table is not None and any(slot is branch.table for _, slot, _ in self.taken.values()):

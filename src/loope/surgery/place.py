@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,27 +10,52 @@ import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from loope.core.errors import LoopeError
+from loope.core.errors import LoopeError, require
+from loope.core.grid import Grid
 from loope.positions import Positions
 
 
-class Place:
-    """The positions of one branch's patches, one entry for each encoder, since encoders may refine them.
-
-    Set at the patch embedding and read in the blocks. A checkpointed block runs again in the backward pass, when other
-    images may have passed since; it is then recognized by the memory of its input.
+class Shared:
+    """What threads that run the same model share.
 
     Args:
         start: the positions before the first forward pass, for blocks that are called alone.
     """
 
-    def __init__(self, start: Sequence[Positions] = ()) -> None:
+    def __init__(self, start: Sequence[Positions]) -> None:
         self.start = tuple(start)
-        self.positions = self.start
+        self.latest = self.start  # of any thread
+        # Of the inputs of blocks, and whether gradients were enabled. Backward passes may have a thread of their own.
+        self.inputs: dict[StorageWeakRef, tuple[tuple[Positions, ...], bool]] = {}
+
+
+class Place(threading.local):
+    """The positions of one branch's patches, one entry for each encoder, since encoders may refine them.
+
+    Set at the patch embedding and read in the blocks. A checkpointed block runs again in the backward pass, when other
+    images may have passed since; it is then recognized by the memory of its input. Threads may run a model at the same
+    time: each has its own attributes, for which Python calls the constructor again.
+
+    Args:
+        shared: what all threads have in common.
+    """
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._positions: tuple[Positions, ...] = ()
         self.given: Positions | None = None  # by `use_positions`
         self.call: tuple[tuple[Any, ...], dict[str, Any]] | None = None  # of the patch embedding, until `entry`
         self._bias: tuple[tuple[Positions, ...], Tensor] | None = None  # of the current forward pass, for all blocks
-        self._inputs: dict[StorageWeakRef, tuple[Positions, ...]] = {}
+
+    @classmethod
+    def of(cls, grid: Grid, encoders: int) -> Place:
+        """Return the place of a branch that no image has passed yet."""
+        return cls(Shared([Positions((grid,))] * encoders))
+
+    @property
+    def positions(self) -> tuple[Positions, ...]:
+        """Return the positions of this thread's batch; of the latest batch in a thread that has had none."""
+        return self._positions or self._shared.latest
 
     @property
     def length(self) -> int:
@@ -38,15 +64,17 @@ class Place:
 
     def set(self, positions: Sequence[Positions]) -> None:
         """Set the positions of a new batch."""
-        self.positions = tuple(positions)
+        self._positions = self._shared.latest = tuple(positions)
         self._bias = None
         if not torch.compiler.is_compiling():  # compiled code must not depend on what ran before
-            self._inputs = {ref: each for ref, each in self._inputs.items() if not ref.expired()}  # type: ignore[no-untyped-call]
+            for ref in list(self._shared.inputs):
+                if ref.expired():  # type: ignore[no-untyped-call]
+                    self._shared.inputs.pop(ref, None)
 
     def take(self, index: Tensor) -> None:
         """Keep the patches `index`, `(B, M)` int64, after others were dropped."""
         taken = {id(each): each.taken(index) for each in self.positions}  # most encoders share one
-        self.positions = tuple(taken[id(each)] for each in self.positions)
+        self._positions = self._shared.latest = tuple(taken[id(each)] for each in self.positions)
 
     def enter(self, tokens: Tensor) -> None:
         """Note that a block starts on `tokens`; restore their positions if it is run again for the backward pass."""
@@ -58,10 +86,15 @@ class Place:
             return
         # As torch.utils.checkpoint does it: -1 outside of a backward pass.
         if torch._C._current_graph_task_id() == -1:
-            self._inputs[ref] = self.positions
-        else:
-            # Blocks after the first of a checkpointed segment have inputs of their own, and keep its positions.
-            self.positions = self._inputs.get(ref, self.positions)
+            self._shared.inputs[ref] = self.positions, torch.is_grad_enabled()
+        elif ref in self._shared.inputs:  # blocks after the first of a checkpointed segment keep its positions
+            self._positions, with_gradients = self._shared.inputs[ref]
+            require(
+                with_gradients
+                or not any(each.moved is not None and each.moved.requires_grad for each in self._positions),
+                "Reentrant checkpointing has no gradients for positions that an image refines; use the other kind: "
+                "torch.utils.checkpoint.checkpoint(..., use_reentrant=False).",
+            )
 
     def at(self, tokens: int, prefix: int) -> tuple[Positions, ...]:
         """Return the positions, after a check of the number of tokens, prefix included."""
@@ -86,4 +119,4 @@ class Place:
         return bias if (bias.dtype, bias.device) == (q.dtype, q.device) else None
 
     def __reduce__(self) -> Any:
-        return Place, (self.start,)  # the blocks of a copy have not run yet
+        return Place, (Shared(self._shared.start),)  # the blocks of a copy have not run yet

@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 import torch
 from torch import Tensor
 
-from loope.core.errors import LoopeError, require
+from loope.core.errors import LoopeError, require, shown
 from loope.encoders.generator import ImageRefinement
 from loope.orders import Order
 
@@ -29,6 +29,22 @@ class Spec(_Strengths):
 def names(spec: Spec) -> str:
     """Return the encoders' names, for messages."""
     return " + ".join(repr(name) for name, _ in spec["encoders"])
+
+
+def strengths(spec: Spec) -> tuple[float, float]:
+    """Return the strengths of the encoders and of the model's own encoding; 1 if they were not set.
+
+    Raises:
+        LoopeError: if they are not two numbers from 0 to 1.
+    """
+    found: Any = spec.get("strengths", [1.0, 1.0])
+    require(
+        isinstance(found, list)
+        and len(found) == 2
+        and all(isinstance(each, int | float) and 0 <= each <= 1 for each in found),
+        f"The checkpoint's strengths must be two numbers from 0 to 1, got {shown(found)}.",
+    )
+    return float(found[0]), float(found[1])
 
 
 def require_same(ours: Spec, theirs: Spec) -> None:

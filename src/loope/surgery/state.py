@@ -24,13 +24,11 @@ from loope.surgery.hooks import (
     MixAfterBlock,
     NoteCall,
     Position,
-    RestoreOwnTable,
-    ScaleOwnTable,
     entrances,
     remove_hooks,
-    show_own_table,
 )
 from loope.surgery.host import Host, fit_table, give_back, keep, take, zeros_for
+from loope.surgery.own_tables import RestoreOwnTables, ScaleOwnTables, show_own_tables
 from loope.surgery.place import Place
 
 T = TypeVar("T")
@@ -56,9 +54,7 @@ class Attachment(nn.Module):
     def __init__(self, host: Host, encoders: Sequence[Sequence[PositionalEncoder]], spec: specs.Spec):
         super().__init__()
         self.host = host  # a plain attribute, so that the model's modules are not registered twice
-        host.places = [
-            Place([Positions((branch.grid,))] * len(each)) for branch, each in zip(host.branches, encoders, strict=True)
-        ]
+        host.places = [Place.of(branch.grid, len(each)) for branch, each in zip(host.branches, encoders, strict=True)]
         self.baked = False
         self.encoders = nn.ModuleList(nn.ModuleList(each) for each in encoders)
         self.prefixes = nn.ParameterDict()
@@ -212,9 +208,10 @@ class Attachment(nn.Module):
             rotates, biases = bool(self.encoders_of(number, "rotate")), self.encoders_of(number, "bias")
             shared = not any(encoder.reads_content or encoder.bias_per_layer for encoder in biases)
             fades = self.own_strength is not None and self.spec["keep_own"]
-            if fades and branch.table is not None and branch.table.value is not None:
-                branch.patch_embed.register_forward_pre_hook(ScaleOwnTable(host, number))
-                branch.blocks[0].register_forward_pre_hook(RestoreOwnTable(host, number))
+            if fades and any(table.value is not None for table in branch.tables):
+                branch.patch_embed.register_forward_pre_hook(ScaleOwnTables(host, number))
+                branch.blocks[0].register_forward_pre_hook(RestoreOwnTables(host, number))
+                host.adapter.model.register_forward_hook(RestoreOwnTables(host, number), always_call=True)
             for layer, (block, attention) in enumerate(zip(branch.blocks, branch.attentions, strict=True)):
                 if rotates or biases or mixing:
                     for module in entrances(block):
@@ -227,7 +224,7 @@ class Attachment(nn.Module):
     def unwire(self) -> None:
         """Remove the hooks from the model."""
         for branch in self.branches:
-            show_own_table(branch)
+            show_own_tables(branch)
         for module in self.host.adapter.model.modules():
             remove_hooks(module)
 
@@ -245,7 +242,7 @@ class Attachment(nn.Module):
         """Check that the checkpoint is of the same attachment, and take its strengths."""
         theirs = specs.from_bytes(state)
         specs.require_same(self.spec, theirs)
-        self.set_strengths(*theirs.get("strengths", (1.0, 1.0)))
+        self.set_strengths(*specs.strengths(theirs))
 
     @property
     def saved_spec(self) -> specs.Spec:
@@ -258,7 +255,8 @@ class Attachment(nn.Module):
         for name, value in zip(("strength", "own_strength"), self.strengths, strict=True):
             buffer = getattr(self, name)
             if buffer is None and value != 1:
-                setattr(self, name, torch.tensor(value, device=self._device()))
+                with torch.inference_mode(False):  # it outlives the caller's mode
+                    setattr(self, name, torch.tensor(value, device=self._device()))
                 self.unwire()
                 self.wire()  # the own encoding's hooks are only there when needed
             elif buffer is not None:

@@ -70,8 +70,8 @@ def how_to_get(name: str, root: Path = Path("DATA")) -> str:
         'Download 0.8 GB (images.tar.gz and annotations.tar.gz) from https://www'
     """
     entry = CATALOG[name]
-    told = f"Download {entry.size} from {entry.origin}, so that there is {entry.layout.format(root=root)}"
-    return told + ("; download=True (--download) does it." if entry.download else ".")
+    shown = f"Download {entry.size} from {entry.origin}, so that there is {entry.layout.format(root=root)}"
+    return shown + ("; download=True (--download) does it." if entry.download else ".")
 
 
 def _download(name: str, root: Path) -> None:

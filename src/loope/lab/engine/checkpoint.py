@@ -73,8 +73,8 @@ class Checkpoints:
         """
         files = {f"{file}.safetensors": save(_copies(content)) for file, content in tensors.items()}
         digests = {file: hashlib.sha256(data).hexdigest() for file, data in files.items()}
-        told = {**state, "name": name, "sha256": digests}
-        files[STATE] = json.dumps({"sha256": _digest(told), "state": told}, indent=1).encode()
+        shown = {**state, "name": name, "sha256": digests}
+        files[STATE] = json.dumps({"sha256": _digest(shown), "state": shown}, indent=1).encode()
         size = sum(map(len, files.values()))
         try:
             self._publish(name, files)

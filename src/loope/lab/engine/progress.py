@@ -59,10 +59,10 @@ class Display:
     def scores(self, state: State) -> str:
         """Return the mean loss of the epoch, the last metric and images per second, as text."""
         last = state.history[-1] if state.history else {}
-        told = [f"loss {state.loss / state.step if state.step else last.get('loss', 0.0):.4f}"]
+        shown = [f"loss {state.loss / state.step if state.step else last.get('loss', 0.0):.4f}"]
         if last:
-            told.append(f"{self.headline} {last['metrics'][self.headline]:.4f}")
-        return "  ".join([*told, f"{self.speed(state):,.0f} images/s"])
+            shown.append(f"{self.headline} {last['metrics'][self.headline]:.4f}")
+        return "  ".join([*shown, f"{self.speed(state):,.0f} images/s"])
 
     def left(self, state: State) -> str:
         """Return the remaining time, estimated from this session, evaluations included."""
@@ -93,7 +93,7 @@ class Told(NamedTuple):
 
     done: int
     total: int
-    told: str
+    shown: str
 
 
 class ProgressFile(Display):
@@ -111,9 +111,9 @@ class ProgressFile(Display):
         if state.step and now - self._last < TOLD_EVERY:
             return
         self._last = now
-        told = Told(self.done(state), self.epochs * self.steps, f"{self.scores(state)}  {self.left(state)}")
+        shown = Told(self.done(state), self.epochs * self.steps, f"{self.scores(state)}  {self.left(state)}")
         with suppress(OSError):  # a full disk must not stop the run
-            write_atomic(self.file, json.dumps(told._asdict()), durable=False)
+            write_atomic(self.file, json.dumps(shown._asdict()), durable=False)
 
     def close(self) -> None:
         """Remove the file."""

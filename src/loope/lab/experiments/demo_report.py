@@ -69,17 +69,17 @@ def _accuracies(run: Run, results: dict[str, dict[str, Any]]) -> str:
 def _similarity(kept: dict[str, dict[str, Any]]) -> str:
     grid = tuple(next(iter(kept.values()))["grid"].tolist())
     figure = plots.similarity_maps({name: each["similarity"] for name, each in kept.items()}, grid)
-    told = "How alike each position is to nine of them, after training; a column for each encoder."
-    return html.text("Similarity", told) + html.picture(plots.png(figure), "similarity maps")
+    shown = "How alike each position is to nine of them, after training; a column for each encoder."
+    return html.text("Similarity", shown) + html.picture(plots.png(figure), "similarity maps")
 
 
 def _learned_order(kept: dict[str, Any], metrics: dict[str, float]) -> str:
     image = kept["images"][0] / 2 + 0.5  # back from the model's range to 0..1
     figure = plots.offsets(image, create_order("gilbert", *kept["grid"].tolist()), kept["offsets"][0])
-    told = (
+    shown = (
         "A test image, the static Gilbert order, and how far the trained generator moves each patch along it. Patches "
         f"move by {metrics['offset_size']:.3f} on average; from image to image an offset varies by "
         f"{metrics['offset_over_images']:.4f}, where 0 would mean that the image plays no part."
     )
     described = "an image, its curve and the offsets"
-    return html.text("The order that LOOPE learned", told) + html.picture(plots.png(figure), described)
+    return html.text("The order that LOOPE learned", shown) + html.picture(plots.png(figure), described)

@@ -33,13 +33,13 @@ def _commit() -> str | None:
     """Return the commit of the code, with a + for uncommitted changes; None outside a repository."""
     here = Path(__file__).parent
     try:
-        told = [
+        shown = [
             subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603, S607
             for words in (["rev-parse", "HEAD"], ["status", "--porcelain", "--untracked-files=no", "."])
         ]
     except (OSError, subprocess.CalledProcessError):
         return None
-    return told[0] + ("+" if told[1] else "")
+    return shown[0] + ("+" if shown[1] else "")
 
 
 def _machine() -> dict[str, Any]:

@@ -80,8 +80,15 @@ def attend_talking_heads(attention: Any, position: PositionCall, x: Tensor) -> T
     q, k, v = attention.qkv(x).reshape(batch, tokens, 3, attention.num_heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
     q, k, bias = position(q, k)
     scores = (q * attention.scale) @ k.transpose(-2, -1)
-    scores = scores if bias is None else scores + bias
-    weights = attention.proj_l(scores.permute(0, 2, 3, 1)).permute(0, 3, 1, 2).softmax(dim=-1)
+    if bias is None:
+        mixed_scores = attention.proj_l(scores.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+    else:
+        # Hide after heads are mixed: a sum of infinities of both signs is not a number.
+        hidden = bias.isneginf()
+        scores = scores + bias.masked_fill(hidden, 0)
+        mixed_scores = attention.proj_l(scores.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        mixed_scores = mixed_scores.masked_fill(hidden, float("-inf"))
+    weights = mixed_scores.softmax(dim=-1)
     weights = attention.attn_drop(attention.proj_w(weights.permute(0, 2, 3, 1)).permute(0, 3, 1, 2))
     mixed = (weights @ v).transpose(1, 2).reshape(batch, tokens, dim)
     projected: Tensor = attention.proj_drop(attention.proj(mixed))

@@ -29,7 +29,8 @@ class Slot(NamedTuple):
     @property
     def value(self) -> Any:
         """The current value; None if the slot is empty."""
-        return getattr(self.module, self.attribute)
+        registered = self.module._parameters.get(self.attribute)  # `set_strength` may hide it by a scaled one
+        return getattr(self.module, self.attribute) if registered is None else registered
 
 
 @dataclass(eq=False)
@@ -52,6 +53,7 @@ class Branch:
         add_at_entry: add positions to the patches in the input of `entry`, not in the output of `patch_embed`; for
             models that replace patches in between.
         patch_drop: a module that drops patches in training, if there is one; see `Adapter.drop`.
+        axis_tables: slots of tables that are added likewise, one for each axis, if it has them; None must disable each.
         own: slots of the rest of the model's own encoding (bias tables, rotary modules); None must disable each.
         name: identifies the branch in reports and state dicts.
     """
@@ -70,6 +72,7 @@ class Branch:
     entry: nn.Module | None = None
     add_at_entry: bool = False
     patch_drop: nn.Module | None = None
+    axis_tables: Sequence[Slot] = ()
     own: Sequence[Slot] = ()
     name: str = "patches"
 
@@ -81,7 +84,12 @@ class Branch:
     @property
     def slots(self) -> list[Slot]:
         """Return all slots of the model's own encoding."""
-        return [*([self.table] if self.table else []), *self.own]
+        return [*self.tables, *self.own]
+
+    @property
+    def tables(self) -> list[Slot]:
+        """Return the slots of tables that are added to the tokens."""
+        return [*([self.table] if self.table else []), *self.axis_tables]
 
 
 class PositionCall(Protocol):

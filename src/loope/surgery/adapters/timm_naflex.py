@@ -48,7 +48,8 @@ class NaFlexAdapter(TimmAdapter):
                 entry=embeds.pos_drop,
                 add_at_entry=True,
                 patch_drop=patch_drop(model),
-                own=[Slot(embeds, "pos_embed_y"), Slot(embeds, "pos_embed_x"), Slot(model, "rope")],
+                axis_tables=[Slot(embeds, "pos_embed_y"), Slot(embeds, "pos_embed_x")],
+                own=[Slot(model, "rope")],
             )
         ]
 
