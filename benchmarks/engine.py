@@ -24,7 +24,10 @@ from torch.nn import functional as F
 sys.path.insert(0, str(Path(__file__).parent.parent))
 import loope
 from loope.lab.data.three_cell import ThreeCellSource
-from loope.lab.engine import Bits, Recipe, checkpoint, train
+from loope.lab.engine import checkpoint
+from loope.lab.engine.recipe import Recipe
+from loope.lab.engine.tasks import Bits
+from loope.lab.engine.training import train
 
 BATCH, BAR, WARM = 64, 1.05, 10
 READY = list(ThreeCellSource(loope.ThreeCell(BATCH * 8, grid=7, cell=4), BATCH).batches(0))

@@ -53,10 +53,10 @@ def better(claim: str, published: str, table: str, pairs: Mapping[str, tuple[Cel
     return Claim(claim, published, told, judge(list(found.values())))
 
 
-def on_three_cell(one: str, others: Sequence[str], column: str = "Average") -> dict[str, tuple[Cell, Cell]]:
-    """An encoder against others."""
+def on_three_cell(one: str, others: Sequence[str]) -> dict[str, tuple[Cell, Cell]]:
+    """Compare the average of an encoder with that of others."""
     alone = len(others) == 1
-    return {"" if alone else f"minus {other}:": ((one, column), (other, column)) for other in others}
+    return {"" if alone else f"minus {other}:": ((one, "Average"), (other, "Average")) for other in others}
 
 
 def living(table: str, variant: str, of_which: str = "") -> str:

@@ -36,7 +36,7 @@ def demo(
     from loope.cli.progress import RunProgress, interruptible
     from loope.cli.run import RUNNING_ELSEWHERE, print_elsewhere, print_failures
     from loope.lab.executors import create_executor
-    from loope.lab.experiments.demo import TABLE, write_model
+    from loope.lab.experiments.demo import demo_runs, write_model
     from loope.lab.experiments.demo_report import write_report
     from loope.lab.experiments.settings import Settings
     from loope.lab.experiments.sweep import run_sweep
@@ -44,7 +44,7 @@ def demo(
     # Fail before training, not after it.
     require_packages("The demo", "train,plots", "accelerate", "matplotlib", "safetensors", "timm", "torchmetrics")
     console = Console(stderr=as_json)
-    runs = [entry.run.with_seed(seed) for entry in TABLE.entries("smoke" if smoke else "laptop")]
+    runs = demo_runs(smoke, seed)
     console.print(f"{len(runs)} encoders in the same small ViT on Three-Cell, {jobs} at a time.")
     with interruptible(console), create_executor("local", jobs) as executor, RunProgress(console, runs, out) as show:
         outcome = run_sweep(runs, out / "runs", executor, Settings(), show)
@@ -67,8 +67,7 @@ def demo(
         console.print(f"The model with LOOPE, for `loope explore`: [bold]{as_text(model)}[/bold]")
 
 
-def _table(results: dict[str, dict[str, Any]]) -> Any:
-
+def _table(results: dict[str, dict[str, Any]]) -> Table:
     from loope.lab.experiments.demo_report import HEAD, rows
 
     table = Table(title="Three-Cell, 5x5 cells: accuracy on the test split", box=SIMPLE, padding=(0, 0, 0, 1))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from loope.core.errors import require, shown
+from loope.core.errors import LoopeError, require, shown
 from loope.core.grid import Grid, as_grid
 from loope.core.packages import require_packages
 
@@ -96,8 +96,8 @@ def read_grid(text: str) -> Grid:
         LoopeError: if it is malformed.
     """
     match = re.fullmatch(r"([0-9]{1,10})(?:x([0-9]{1,10}))?", text)
-    require(match is not None, f"A grid is written as HEIGHTxWIDTH, got {text!r}; for example 14x14 or 7x28.")
-    assert match is not None  # noqa: S101  (for the type checker; `require` has checked it)
+    if match is None:
+        raise LoopeError(f"A grid is written as HEIGHTxWIDTH, got {text!r}; for example 14x14 or 7x28.")
     return as_grid((int(match[1]), int(match[2] or match[1])))
 
 
@@ -111,7 +111,6 @@ def read_table(name: str, epochs: int | None, classes: Path | None, skip_bad_ima
 
     names = None
     if classes is not None:
-        require_packages("A class list", "train", "torchvision")
         from loope.lab.data.folders import read_class_list
 
         names = read_class_list(classes)

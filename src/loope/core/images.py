@@ -10,8 +10,9 @@ from io import BytesIO
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from loope.core.errors import LoopeError, MissingPackageError
+from loope.core.errors import LoopeError
 from loope.core.limits import MOST_PIXELS
+from loope.core.packages import require_packages
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -49,10 +50,8 @@ def read_image(
 
 
 def _decode(file: IO[bytes], size: int, mode: str | None, upright: bool, most: int) -> Image:
-    try:
-        from PIL import Image, ImageOps, UnidentifiedImageError
-    except ImportError:
-        raise MissingPackageError("Reading images needs pillow: pip install 'loope[explore]'.") from None
+    require_packages("Reading images", "explore", "PIL")
+    from PIL import Image, ImageOps, UnidentifiedImageError
 
     too_large = f"an image may have up to {most:,} pixels"
     try:

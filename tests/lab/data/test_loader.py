@@ -15,7 +15,8 @@ from loope.lab.data.classification import Images
 from loope.lab.data.loader import LoadedSource
 from loope.lab.data.segmentation import Augment, CamVid, SegmentationSource
 from loope.lab.data.transforms import Preparation
-from loope.lab.engine import Classification, evaluate
+from loope.lab.engine.evaluation import evaluate
+from loope.lab.engine.tasks import Classification
 from tests.lab.data.dataset_files import write_camvid, write_folders, write_image
 from tests.lab.data.sources import assert_equal
 

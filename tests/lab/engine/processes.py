@@ -13,7 +13,9 @@ from pathlib import Path
 import torch
 
 from loope import LoopeError
-from loope.lab.engine import Interrupted, checkpoint, train
+from loope.lab.engine import checkpoint
+from loope.lab.engine.signals import Interrupted
+from loope.lab.engine.training import train
 from tests.lab.engine import runs
 
 # Each process is forked from one that has only imported this module: it starts quickly and in a clean state.

@@ -3,7 +3,8 @@
 import json
 import sys
 
-from loope.lab.engine import evaluate, train
+from loope.lab.engine.evaluation import evaluate
+from loope.lab.engine.training import train
 from tests.lab.engine.runs import plain_vit, recipe, sources, task
 
 if __name__ == "__main__":

@@ -10,7 +10,8 @@ from torch.nn import functional as F
 from torchmetrics import Metric
 
 import loope
-from loope.lab.engine import Bits, Recipe
+from loope.lab.engine.recipe import Recipe
+from loope.lab.engine.tasks import Bits
 
 GRID, CELL = 4, 4
 

@@ -6,7 +6,9 @@ import signal
 import pytest
 
 from loope import LoopeError
-from loope.lab.engine import Interrupted, tracking, train
+from loope.lab.engine import tracking
+from loope.lab.engine.signals import Interrupted
+from loope.lab.engine.training import train
 from tests.lab.engine.runs import plain_vit, recipe, sources, task
 from tests.lab.engine.test_train import Asking
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loope import LoopeError
-from loope.lab.engine import Recipe
+from loope.lab.engine.recipe import Recipe
 from loope.lab.engine.schedule import learning_rate
 
 
@@ -45,7 +45,9 @@ def test_json_and_back():
 
 
 def test_written_down_without_torch():
-    program = "import sys; from loope.lab.engine import Recipe; Recipe(epochs=1); assert 'torch' not in sys.modules"
+    program = (
+        "import sys; from loope.lab.engine.recipe import Recipe; Recipe(epochs=1); assert 'torch' not in sys.modules"
+    )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 

@@ -8,7 +8,8 @@ from torch import nn
 
 import loope
 from loope import LoopeError
-from loope.lab.engine import Bits, Classification, evaluate
+from loope.lab.engine.evaluation import evaluate
+from loope.lab.engine.tasks import Bits, Classification
 
 
 class Pairs:

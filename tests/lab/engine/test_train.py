@@ -11,8 +11,11 @@ from safetensors.torch import load_file
 from torch import nn
 
 from loope import LoopeError
-from loope.lab.engine import Interrupted, distributed, evaluate, train
+from loope.lab.engine import distributed
+from loope.lab.engine.evaluation import evaluate
 from loope.lab.engine.schedule import learning_rate
+from loope.lab.engine.signals import Interrupted
+from loope.lab.engine.training import train
 from tests.lab.engine.processes import SETTINGS
 from tests.lab.engine.runs import plain_vit, recipe, sources, task, vit
 from tests.lab.engine.training_helpers import Asking, fit

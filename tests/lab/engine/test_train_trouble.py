@@ -10,7 +10,9 @@ from safetensors.torch import load_file
 from torch import nn
 
 from loope import LoopeError, LoopeWarning
-from loope.lab.engine import Interrupted, loop, train
+from loope.lab.engine import loop
+from loope.lab.engine.signals import Interrupted
+from loope.lab.engine.training import train
 from tests.lab.engine.processes import Trainer
 from tests.lab.engine.runs import Cells, Lost, plain_vit, recipe, sources, task, vit
 from tests.lab.engine.training_helpers import Asking, fit

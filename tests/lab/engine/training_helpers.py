@@ -3,7 +3,7 @@
 import os
 import signal
 
-from loope.lab.engine import train
+from loope.lab.engine.training import train
 from tests.lab.engine.processes import SETTINGS
 from tests.lab.engine.runs import Cells, recipe, sources, task, vit
 

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from loope.core.errors import LoopeError, MissingPackageError, one_of
+from loope.core.errors import LoopeError, one_of
+from loope.core.packages import require_packages
 from loope.lab.engine.signals import Interrupted
 from loope.lab.executors.base import Function, Job, ProcessExecutor, RunError, import_path, last_lines
 
@@ -70,7 +71,10 @@ class SlurmExecutor(ProcessExecutor):
     ):
         super().__init__(jobs)
         one_of("cluster", cluster, ["slurm", "local"])
-        self._submitit = _submitit()
+        require_packages("SLURM", "slurm", "submitit")
+        import submitit
+
+        self._submitit = submitit
         timeouts = {f"{cluster}_max_num_timeout": _REQUEUES}
         try:
             Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -142,11 +146,3 @@ class Resumed:
 
         os.umask(_OWNER_ONLY)
         return submitit.helpers.DelayedSubmission(self, function, args)
-
-
-def _submitit() -> Any:
-    try:
-        import submitit
-    except ImportError:
-        raise MissingPackageError("To run on SLURM, install submitit: pip install 'loope[slurm]'.") from None
-    return submitit

@@ -11,32 +11,27 @@ from pathlib import Path
 from loope.lab.engine.recipe import Recipe
 from loope.lab.experiments.results import MODEL, folder_of
 from loope.lab.experiments.spec import Data, Encoder, Model, Run
-from loope.lab.experiments.table import Column, Entry, Table, percent
-from loope.lab.experiments.tables.table4 import METRICS
 from loope.surgery.checkpoint import load, save
 
 ENCODERS = ("loope", "sincos2d", "gilbert", "sinusoid", "none")  # the slowest first: two run at a time
 GRID, CELL = 5, 4
 
 
-def entries(preset: str) -> list[Entry]:
+def demo_runs(smoke: bool, seed: int) -> list[Run]:
     """Return a run for each encoder."""
     shape = {"embed_dim": 64, "depth": 4, "num_heads": 4, "img_size": GRID * CELL, "patch_size": CELL}
-    epochs, size = (1, 300) if preset == "smoke" else (10, 10_000)
+    epochs, size = (1, 300) if smoke else (10, 10_000)
     recipe = Recipe(
         epochs=epochs, batch_size=64, optimizer="adamw", lr=1e-3, min_lr=2.5e-5, warmup=epochs / 10, weight_decay=0.05,
         clip=1.0,
     )  # fmt: skip
     return [
-        Entry(
-            row=name,
-            run=Run(
-                model=Model(name="vit_tiny_patch16_224", options=shape),
-                encoder=Encoder(name=name),
-                data=Data(name="three_cell", options={"size": size, "grid": GRID, "cell": CELL}),
-                recipe=recipe,
-            ),
-            cells={**METRICS, "M_U": "pesi_m_u", "M_D": "pesi_m_d"},
+        Run(
+            model=Model(name="vit_tiny_patch16_224", options=shape),
+            encoder=Encoder(name=name),
+            data=Data(name="three_cell", options={"size": size, "grid": GRID, "cell": CELL}),
+            recipe=recipe,
+            seed=seed,
         )
         for name in ENCODERS
     ]
@@ -48,13 +43,3 @@ def write_model(run: Run, out: Path) -> Path | None:
     if not file.exists():
         return None
     return save(load(file).half(), out / f"{run.encoder.name}.safetensors", model_args=run.model.made_with())
-
-
-TABLE = Table(
-    name="demo",
-    title="Three-Cell on 5x5 cells",
-    columns=(*percent(*METRICS), *(Column(head=head, scale=1, digits=3) for head in ("M_U", "M_D"))),
-    entries=entries,
-    published={},
-    plots=("curves", "maps"),
-)

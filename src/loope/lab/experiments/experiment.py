@@ -11,13 +11,14 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from loope.core.errors import require
+from loope.core.errors import LoopeError
 from loope.encoders import PositionalEncoder
 from loope.encoders.loope import Loope
 from loope.encoders.similarity import encoder_similarity
 from loope.lab.data.batches import Source
-from loope.lab.engine import evaluate, train
+from loope.lab.engine.evaluation import evaluate
 from loope.lab.engine.tasks import Task
+from loope.lab.engine.training import train
 from loope.lab.experiments.results import MODEL, PROGRESS
 from loope.lab.experiments.settings import Settings
 from loope.lab.experiments.spec import Run
@@ -58,8 +59,8 @@ class Training(Experiment):
 
     def __init__(self, run: Run, settings: Settings):
         super().__init__(run, settings)
-        require(run.recipe is not None, f"A run on {run.data.name!r} is trained and needs a recipe.")
-        assert run.recipe is not None  # noqa: S101  (for the type checker)
+        if run.recipe is None:
+            raise LoopeError(f"A run on {run.data.name!r} is trained and needs a recipe.")
         self.recipe = run.recipe
 
     @abstractmethod

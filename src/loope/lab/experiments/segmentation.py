@@ -16,11 +16,11 @@ from loope.lab.engine.tasks import Scores, Task
 from loope.lab.experiments.experiment import Training
 from loope.lab.experiments.spec import Model, Run
 from loope.lab.experiments.timm_models import create_timm, preparation
-from loope.segmentation import SETR, Segmenter, segmentation_loss
+from loope.segmentation import segmentation_loss
+from loope.segmentation.adapter import MODELS
 from loope.segmentation.labels import Labels, as_labels
 from loope.segmentation.metric import SegmentationScore
 
-MODELS: dict[str, type[SETR] | type[Segmenter]] = {"SETR": SETR, "Segmenter": Segmenter}
 AUGMENTS = {"none": None, "scale-crop-flip": Augment()}
 EXAMPLES = 4  # test images kept for figures
 Pairs = Dataset[tuple[Tensor, Tensor]]  # images and masks
@@ -91,15 +91,9 @@ class Segmentation(Training):
         return {"train": Subset(whole, sorted(order[:edge])), "valid": held_out, "test": held_out}
 
     @cached_property
-    def labels(self) -> Labels:
-        """The classes, of Cityscapes by their published names."""
-        city = self.run.data.name == "cityscapes"
-        return Cityscapes("train", self.settings.data).labels if city else labels_of(self.run)
-
-    @cached_property
     def task(self) -> Task:  # type: ignore[override]
         """Pixel-wise cross entropy and scores."""
-        return PixelClasses(self.labels, self.recipe.label_smoothing)
+        return PixelClasses(labels_of(self.run), self.recipe.label_smoothing)
 
     def source(self, part: str) -> Source:
         """Return the batches of a part, normalized as the backbone expects."""
@@ -127,7 +121,7 @@ class Segmentation(Training):
         backbone = create_timm(
             Model(name=options.pop("backbone"), options={**backbone_options, "img_size": size}, weights=spec.weights)
         )
-        return MODELS[spec.name](backbone, self.labels, **options)
+        return MODELS[spec.name](backbone, labels_of(self.run), **options)
 
     @torch.no_grad()
     def examples(self, model: nn.Module) -> dict[str, Tensor]:
@@ -141,4 +135,5 @@ class Segmentation(Training):
 
 def labels_of(run: Run) -> Labels:
     """Return the classes of a run's data, without reading it."""
-    return CamVid.labels if run.data.name == "camvid" else as_labels(run.data.options.get("classes", 19))
+    published = {"camvid": CamVid.labels, "cityscapes": Cityscapes.labels}
+    return published.get(run.data.name) or as_labels(run.data.options["classes"])

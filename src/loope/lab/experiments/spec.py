@@ -116,8 +116,8 @@ class Run:
 
     def with_recipe(self, **changes: Any) -> Run:
         """Return the run with these fields of its recipe changed."""
-        require(self.recipe is not None, f"A measurement of {self.encoder.name!r} has no recipe.")
-        assert self.recipe is not None  # noqa: S101  (for the type checker)
+        if self.recipe is None:
+            raise LoopeError(f"A measurement of {self.encoder.name!r} has no recipe.")
         return dataclasses.replace(self, recipe=dataclasses.replace(self.recipe, **changes))
 
     def with_images(self, classes: Sequence[str] | None, skip_bad_images: bool) -> Run:

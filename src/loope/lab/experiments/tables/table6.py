@@ -7,13 +7,11 @@ Cost: 12 runs of 150 epochs; docs/scaling.md. On a laptop 12 runs of Three-Cell 
     loope run table6 --preset laptop --seeds 0,1,2
 """
 
-import dataclasses
 from collections.abc import Sequence
 
 from loope.core.errors import require
 from loope.lab.experiments.names import ENCODERS
 from loope.lab.experiments.presets import image_run, three_cell_run
-from loope.lab.experiments.spec import Encoder
 from loope.lab.experiments.table import Derived, Entry, Table, Values, percent
 
 WIDTH = 768  # L of the paper
@@ -53,9 +51,7 @@ def _entry(preset: str, row: str, frequencies: str, column: str) -> Entry:
     name, options = ENCODERS[column], {"frequencies": frequencies}
     if preset == "laptop":
         return Entry(row=row, run=three_cell_run(preset, name, options), cells={column: "average"})
-    run = image_run(preset, "ViT-Base", "Oxford-IIIT", name)
-    run = dataclasses.replace(run, encoder=Encoder(name=name, options=options))
-    return Entry(row=row, run=run, cells={column: "top1"})
+    return Entry(row=row, run=image_run(preset, "ViT-Base", "Oxford-IIIT", name, options), cells={column: "top1"})
 
 
 def sensitivity(outputs: Sequence[float], sets: Sequence[str] = tuple(SETS.values()), width: int = WIDTH) -> float:
