@@ -262,6 +262,16 @@ class Attachment(nn.Module):
             elif buffer is not None:
                 buffer.fill_(value)  # in place: compiled code sees the new value
 
+    def _apply(self, fn: Any, recurse: bool = True) -> Attachment:
+        """Move to a device or dtype. Strengths stay as they were set: casts would round them, `to_empty` lose them."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        for name, value in zip(("strength", "own_strength"), self.strengths, strict=True):
+            buffer = getattr(self, name)
+            if buffer is not None:
+                wide = torch.promote_types(buffer.dtype, torch.float32)
+                setattr(self, name, buffer.to(wide).fill_(value))
+        return self
+
     def _device(self) -> torch.device:
         return next(self.branches[0].patch_embed.parameters()).device
 
