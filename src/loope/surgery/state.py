@@ -13,7 +13,7 @@ from loope.encoders import PositionalEncoder
 from loope.encoders.masks import mask, pad_prefix
 from loope.positions import Positions
 from loope.surgery import specs
-from loope.surgery.adapters.base import Branch
+from loope.surgery.adapters.branch import Branch
 from loope.surgery.hooks import (
     AddAtEntry,
     AddToPatches,
