@@ -173,3 +173,15 @@ def test_strengths_of_a_damaged_checkpoint_are_refused(strengths):
     with pytest.raises(loope.LoopeError, match="strength"):
         model.load_state_dict(state)
     assert model.loope.strengths == (1.0, 1.0)
+
+
+def test_strength_survives_casts_and_empty_memory():
+    model = attached("ViT", "rope_axial", keep_own=True)
+    loope.set_strength(model, 0.3, own=0.7)
+    expected = torch.tensor(0.3), torch.tensor(0.7)
+    model.bfloat16()
+    assert output(model, images(model).bfloat16()).dtype == torch.bfloat16
+    assert (model.loope.strength, model.loope.own_strength) == expected
+    model.to("meta").to_empty(device="cpu")
+    torch.testing.assert_close(model.loope.strength.float(), expected[0], rtol=0, atol=0)
+    torch.testing.assert_close(model.loope.own_strength.float(), expected[1], rtol=0, atol=0)

@@ -1,6 +1,7 @@
 """Attach encoders to vision transformers, detach them, and save and load the result."""
 
-from loope.surgery.adapters.base import Adapter, Branch, Slot, WrapperAdapter, register_adapter
+from loope.surgery.adapters.base import Adapter, WrapperAdapter, register_adapter
+from loope.surgery.adapters.branch import Branch, Slot
 from loope.surgery.attach import attach, detach, resize
 from loope.surgery.bake import bake
 from loope.surgery.checkpoint import load, save

@@ -13,7 +13,8 @@ from loope.core.errors import LoopeError, one_of, require, shown
 from loope.core.grid import Grid, GridLike, as_grid
 from loope.encoders import PositionalEncoder, create_encoder
 from loope.surgery import specs
-from loope.surgery.adapters.base import Adapter, Branch, adapter_for
+from loope.surgery.adapters.base import Adapter, adapter_for
+from loope.surgery.adapters.branch import Branch
 from loope.surgery.find import all_attachments, attachment_of, sole_attachment
 from loope.surgery.hooks import is_wired
 from loope.surgery.host import Host, fit_table

@@ -10,7 +10,7 @@ from loope.core.grid import GridLike, as_grid
 from loope.encoders import PositionalEncoder
 from loope.encoders.rotary import Rotary, turn
 from loope.positions import Positions, PositionsLike, as_positions
-from loope.surgery.adapters.base import Branch
+from loope.surgery.adapters.branch import Branch
 from loope.surgery.attach import resize
 from loope.surgery.find import sole_attachment
 from loope.surgery.state import Attachment

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from loope.core.errors import require
 from loope.encoders.masks import require_unpacked
 from loope.positions import Positions
-from loope.surgery.adapters.base import Branch
+from loope.surgery.adapters.branch import Branch
 from loope.surgery.host import Host
 from loope.surgery.place import Place
 

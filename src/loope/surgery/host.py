@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from loope.core.errors import LoopeError
 from loope.core.grid import Grid
 from loope.encoders.resample import resample
-from loope.surgery.adapters.base import Adapter, Branch, Slot
+from loope.surgery.adapters.base import Adapter
+from loope.surgery.adapters.branch import Branch, Slot
 from loope.surgery.own import Moved
 from loope.surgery.place import Place
 

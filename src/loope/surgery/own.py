@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from loope.core.errors import LoopeError, require
 from loope.encoders import PositionalEncoder
 from loope.encoders.base import encoder_class
-from loope.surgery.adapters.base import Branch
+from loope.surgery.adapters.branch import Branch
 
 Chosen = list[tuple[str, dict[str, Any]]]
 

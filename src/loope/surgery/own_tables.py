@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-from loope.surgery.adapters.base import Branch
+from loope.surgery.adapters.branch import Branch
 from loope.surgery.hooks import Hook
 
 

@@ -13,7 +13,7 @@ from loope.encoders import PositionalEncoder
 from loope.encoders.masks import mask, pad_prefix
 from loope.positions import Positions
 from loope.surgery import specs
-from loope.surgery.adapters.base import Branch
+from loope.surgery.adapters.branch import Branch
 from loope.surgery.hooks import (
     AddAtEntry,
     AddToPatches,
@@ -269,6 +269,16 @@ class Attachment(nn.Module):
         self.spec = {**self.spec, "keep_own": False}
         self.set_aside()
         self.wire()
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Attachment:
+        """Move to a device or dtype. Strengths stay as they were set: casts would round them, `to_empty` lose them."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        for name, value in zip(("strength", "own_strength"), self.strengths, strict=True):
+            buffer = getattr(self, name)
+            if buffer is not None:
+                wide = torch.promote_types(buffer.dtype, torch.float32)
+                setattr(self, name, buffer.to(wide).fill_(value))
+        return self
 
     def _device(self) -> torch.device:
         return next(self.branches[0].patch_embed.parameters()).device

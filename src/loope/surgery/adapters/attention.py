@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from loope.core.errors import require
-from loope.surgery.adapters.base import PositionCall
+from loope.surgery.adapters.branch import PositionCall
 
 
 def attend(

@@ -7,9 +7,7 @@ Add `attend` for encoders that act in attention, `set_geometry` for other resolu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -18,100 +16,7 @@ from loope.core.errors import LoopeError, require, unknown
 from loope.core.grid import Grid, as_grid
 from loope.core.plugins import import_plugin, plugin_names
 from loope.positions import Positions
-
-
-class Slot(NamedTuple):
-    """A place, `module.attribute`, where a part of the model's own position encoding is stored."""
-
-    module: nn.Module
-    attribute: str
-
-    @property
-    def value(self) -> Any:
-        """The current value; None if the slot is empty."""
-        registered = self.module._parameters.get(self.attribute)  # `set_strength` may hide it by a scaled one
-        return getattr(self.module, self.attribute) if registered is None else registered
-
-
-@dataclass(eq=False)
-class Branch:
-    """A sequence of patch tokens in a model; most models have one, CrossViT has two.
-
-    Attributes:
-        patch_embed: maps images, its first argument, to patch tokens `(B, N, D)` or `(B, h, w, D)`.
-        blocks: the transformer blocks; they return `(B, P + N, D)`.
-        attentions: the attention module of each block.
-        dim: width D of the tokens.
-        heads: attention heads.
-        grid: the grid of patches at the model's image size.
-        patch_size: side of a patch in pixels.
-        channels: channels of the image.
-        prefix: number P of class, distillation and register tokens before the patches in the blocks.
-        table: slot of the model's own additive position table `(1, P' + N, D)` or `(1, h, w, D)`, if it has one.
-        table_prefix: number P' of prefix tokens in that table.
-        entry: a module whose first input is all tokens, positions included; needed for `prefix="learned"`.
-        add_at_entry: add positions to the patches in the input of `entry`, not in the output of `patch_embed`; for
-            models that replace patches in between.
-        patch_drop: a module that drops patches in training, if there is one; see `Adapter.drop`.
-        axis_tables: slots of tables that are added likewise, one for each axis, if it has them; None must disable each.
-        own: slots of the rest of the model's own encoding (bias tables, rotary modules); None must disable each.
-        name: identifies the branch in reports and state dicts.
-    """
-
-    patch_embed: nn.Module
-    blocks: Sequence[nn.Module]
-    attentions: Sequence[nn.Module]
-    dim: int
-    heads: int
-    grid: Grid
-    patch_size: int
-    channels: int = 3
-    prefix: int = 0
-    table: Slot | None = None
-    table_prefix: int = 0
-    entry: nn.Module | None = None
-    add_at_entry: bool = False
-    patch_drop: nn.Module | None = None
-    axis_tables: Sequence[Slot] = ()
-    own: Sequence[Slot] = ()
-    name: str = "patches"
-
-    @property
-    def pixels(self) -> Grid:
-        """Return the image size in pixels."""
-        return Grid(self.grid.height * self.patch_size, self.grid.width * self.patch_size)
-
-    @property
-    def slots(self) -> list[Slot]:
-        """Return all slots of the model's own encoding."""
-        return [*self.tables, *self.own]
-
-    @property
-    def tables(self) -> list[Slot]:
-        """Return the slots of tables that are added to the tokens."""
-        return [*([self.table] if self.table else []), *self.axis_tables]
-
-
-class PositionCall(Protocol):
-    """The callable that `Adapter.attend` is given."""
-
-    def __call__(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Rotate queries and keys and compute the bias of the scores.
-
-        Args:
-            q: `(B, heads, P + N, d)`.
-            k: `(B, heads, P + N, d)`.
-
-        Returns:
-            Queries and keys, which may have more channels than before (so pass the scale of the scores to the kernel),
-            and a bias `(1 or B, heads, P + N, P + N)` of their dtype to add to the scaled scores, or None. Blocks may
-            share the bias: do not modify it.
-        """
-        ...
-
-    def own(self, value: Tensor, nothing: float | Tensor = 0.0) -> Tensor:
-        """Scale a part of the model's own encoding (a bias, rotations) by its strength, towards `nothing`."""
-        ...
+from loope.surgery.adapters.branch import Branch, PositionCall
 
 
 class Adapter:

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from loope.core.errors import MissingPackageError, require
 from loope.core.grid import Grid, as_grid
 from loope.surgery.adapters import attention as attentions
-from loope.surgery.adapters.base import Adapter, Branch, PositionCall, Slot, WrapperAdapter, register_adapter
+from loope.surgery.adapters.base import Adapter, WrapperAdapter, register_adapter
+from loope.surgery.adapters.branch import Branch, PositionCall, Slot
 
 
 def is_timm(model: nn.Module, module: str, *classes: str) -> bool:

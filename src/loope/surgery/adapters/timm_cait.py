@@ -8,7 +8,8 @@ from torch import nn
 
 from loope.core.grid import Grid
 from loope.surgery.adapters import attention as attentions
-from loope.surgery.adapters.base import Branch, PositionCall, register_adapter
+from loope.surgery.adapters.base import register_adapter
+from loope.surgery.adapters.branch import Branch, PositionCall
 from loope.surgery.adapters.timm import TimmAdapter, is_timm
 
 

@@ -7,7 +7,8 @@ from typing import Any
 from torch import nn
 
 from loope.core.grid import Grid
-from loope.surgery.adapters.base import Branch, Slot, register_adapter
+from loope.surgery.adapters.base import register_adapter
+from loope.surgery.adapters.branch import Branch, Slot
 from loope.surgery.adapters.timm import TimmAdapter, is_timm, square
 
 

@@ -12,7 +12,8 @@ from torch.nn import functional as F
 from loope.core.errors import require
 from loope.core.grid import Grid
 from loope.positions import Positions
-from loope.surgery.adapters.base import Branch, Slot, register_adapter
+from loope.surgery.adapters.base import register_adapter
+from loope.surgery.adapters.branch import Branch, Slot
 from loope.surgery.adapters.timm import TimmAdapter, is_timm, patch_drop, square
 
 

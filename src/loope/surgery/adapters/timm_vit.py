@@ -8,7 +8,8 @@ from torch import nn
 from loope.core.errors import LoopeError
 from loope.core.grid import Grid
 from loope.encoders.resample import resample
-from loope.surgery.adapters.base import Adapter, Branch, Slot, register_adapter
+from loope.surgery.adapters.base import Adapter, register_adapter
+from loope.surgery.adapters.branch import Branch, Slot
 from loope.surgery.adapters.timm import TimmAdapter, is_timm, patch_drop
 
 

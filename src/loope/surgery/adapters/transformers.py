@@ -12,7 +12,8 @@ from loope.core.errors import MissingPackageError, require
 from loope.core.grid import Grid, as_grid
 from loope.encoders.base import KINDS
 from loope.surgery.adapters.attention import add_masks, join_heads
-from loope.surgery.adapters.base import Adapter, Branch, PositionCall, Slot, register_adapter
+from loope.surgery.adapters.base import Adapter, register_adapter
+from loope.surgery.adapters.branch import Branch, PositionCall, Slot
 from loope.surgery.adapters.timm import square
 
 FAMILIES = ("vit", "deit")
