@@ -33,6 +33,7 @@ TYPED = {
     "run table5 --preset smoke --on slurm": "slurm",
     "segment picture.png --checkpoint model.safetensors": "models,plots",
     "status": None,
+    "swap vit_tiny_patch16_224 gilbert --images . --to model.safetensors": "train",
     "tables": None,
     "three-cell export probe --size 20": None,
     "three-cell show --count 1 --grid 3x3": None,

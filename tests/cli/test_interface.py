@@ -52,7 +52,7 @@ def test_commands_and_options_are_those_that_were_agreed():
 
 
 def test_the_tool_has_the_commands_of_its_description():
-    wanted = "demo explore pesi order three-cell run report status tables segment encoders"
+    wanted = "demo explore pesi order three-cell run report status tables segment encoders swap"
     assert {f"loope {name}" for name in wanted.split()} <= set(COMMANDS)
 
 
@@ -76,7 +76,8 @@ def test_every_parameter_says_what_it_is(name):
 
 
 # Options that say something of their own in each command, because they do something of their own.
-OWN_WORDS = {"--checkpoint", "--draw", "--export", "--format", "--grid", "--jobs", "--json", "--out", "--seed", "--dim"}
+OWN_WORDS = {"--checkpoint", "--dim", "--draw", "--export", "--format", "--grid", "--jobs", "--json", "--out", "--seed"}
+OWN_WORDS |= {"--to"}
 
 
 def options_of(name):

@@ -88,6 +88,10 @@ def workplace(tmp_path, monkeypatch):
     loope.attach(setr, "gilbert")
     loope.save(setr, "setr.safetensors", model_args={"depth": 1})
     Image.new("RGB", (60, 40), (90, 120, 30)).save("street.jpg")
+    (tmp_path / "photos").mkdir()
+    for number in range(2):
+        Image.new("RGB", (60, 40), (90, 120 * number, 30)).save(f"photos/{number}.jpg")
+    save_file(timm.create_model("test_vit").state_dict(), "test_vit.safetensors")
     return tmp_path
 
 
@@ -121,9 +125,13 @@ def run_small(words):
         words = [*words, "--preset", "smoke"]
     elif name == "explore":
         words = ["explore", "--export", "page"]
+    elif name == "swap":
+        assert timm.is_model(values["model"])
+        shorter = [str(min(1, values["steps"])), "--batch-size", "1"]
+        words = ["swap", "test_vit", *words[2:], "--steps", *shorter]
     elif values.get("model"):
         words = [*words, "--checkpoint", "vit.safetensors"]
-    done = runner.invoke(cli.app, words)
+    done = runner.invoke(cli.app, words, env={"LOOPE_WEIGHTS": "."})
     assert done.exit_code == 0, (done.output, done.exception)
 
 

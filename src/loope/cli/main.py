@@ -17,6 +17,7 @@ from loope.cli.report import report
 from loope.cli.run import run
 from loope.cli.segment import segment
 from loope.cli.status import status
+from loope.cli.swap import swap
 from loope.cli.tables import tables
 from loope.cli.three_cell import three_cell
 from loope.core.errors import LoopeError
@@ -32,7 +33,7 @@ app.command()(order)
 app.command()(encoders)
 app.add_typer(three_cell, name="three-cell")
 app.command()(pesi)
-for command in (run, report, status, tables, segment, explore):
+for command in (swap, run, report, status, tables, segment, explore):
     app.command()(command)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ MOST_SEED = 2**63 - 1  # torch's limit
 MOST_SEEDS = 1000
 MOST_JOBS = 1024
 MOST_DIGITS = 9  # of a seed or a resource
+MOST_CHARACTERS = 200  # of an option
 RESERVED = ("self", "on", "jobs", "address")  # executor arguments that other options set
 OUT = Path("out/experiments")
 
@@ -150,6 +152,27 @@ def read_resources(texts: list[str]) -> dict[str, str | int]:
         )
         resources[name] = int(value) if _is_number(value) else value
     return resources
+
+
+def read_encoder_options(texts: list[str]) -> dict[str, object]:
+    """Parse `NAME=VALUE` pairs of an encoder's options; Python's literals become values, anything else is text.
+
+    Raises:
+        LoopeError: if a pair is malformed, or a name is given twice.
+    """
+    options: dict[str, object] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        require(
+            bool(equals) and name.isidentifier() and len(value) <= MOST_CHARACTERS,
+            f"An option is written as NAME=VALUE, got {told(text)}; for example temperature=100.",
+        )
+        require(name not in options, f"The option {told(name)} is given twice.")
+        try:
+            options[name] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            options[name] = value
+    return options
 
 
 def _is_number(text: str) -> bool:

@@ -13,10 +13,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from loope.cli.text import as_text
-from loope.lab.engine.progress import read_progress
+from loope.lab.engine.progress import Display, read_progress
 from loope.lab.experiments.results import PROGRESS, folder_of
 
 if TYPE_CHECKING:
+    from loope.lab.engine.state import State
     from loope.lab.experiments.spec import Run
 
 LINE_EVERY = 30.0  # seconds between plain lines without a terminal
@@ -85,6 +86,30 @@ class RunProgress:
                 self._console.print(
                     f"  {_short(name)}  {place.done}/{place.total}  {as_text(place.shown)}", highlight=False
                 )
+
+
+class TrainingBar(Display):
+    """Show the steps of a run in this process as a bar on stderr."""
+
+    _bar: Progress | None = None
+
+    def show(self, state: State) -> None:
+        """Update the bar."""
+        if self._bar is None:
+            columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
+            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._bar.add_task("", total=self.epochs * self.steps)
+            self._bar.start()
+        self._bar.update(
+            self._bar.task_ids[0],
+            completed=self.done(state),
+            description=as_text(f"{self.scores(state)}  {self.left(state)}"),
+        )
+
+    def close(self) -> None:
+        """Remove the bar."""
+        if self._bar is not None:
+            self._bar.stop()
 
 
 def _short(name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -44,6 +45,26 @@ class Files:
             return read_image(path, most=MOST_TRAINING_PIXELS)
         except ImageError as error:
             raise BadImageError(str(path), str(error)) from error
+
+    def check(self) -> None:
+        """Read every image once.
+
+        Raises:
+            BadImageError: naming the first that cannot be read.
+        """
+        with ThreadPoolExecutor(half_the_cores()) as pool:  # decoding releases the lock of the interpreter
+            try:
+                for _ in pool.map(self._can_be_read, range(len(self.names))):
+                    pass
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+
+    def _can_be_read(self, index: int) -> None:
+        try:
+            self.read(index)
+        except BadImageError as error:
+            raise BadImageError(error.path, error.reason, "remove it") from error
 
     def take(self, indices: Sequence[int]) -> Files:
         """Return a subset of the files."""

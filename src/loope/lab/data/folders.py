@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from torchvision.datasets.folder import IMG_EXTENSIONS, find_classes
 
-from loope.core.errors import LoopeError, require, unknown
+from loope.core.errors import LoopeError, require, told, unknown
 from loope.lab.data.classification import Files, Images
 
 
@@ -119,6 +119,47 @@ def read_folders(folder: Path, train: str, test: str, classes: Sequence[str] | N
     labels = [number[name] for (_, name), paths in listed.items() for _ in paths]
     official = ["train" if part == train else "test" for (part, _), paths in listed.items() for _ in paths]
     return Images(Files(folder, names), labels, official, kept)
+
+
+def read_unlabelled(folder: Path) -> Files:
+    """List the images of a folder at any depth, each file once.
+
+    Raises:
+        LoopeError: if there is no such folder, or no image in it.
+    """
+    require(folder.is_dir(), f"There is no folder {folder}; name one with images, *.jpg or *.png, at any depth.")
+    names = [str(Path(path).relative_to(folder)) for path in each_once(walk(folder, IMG_EXTENSIONS))]
+    require(len(names) > 0, f"{folder} must hold images, *.jpg or *.png, at any depth; it has none.")
+    return Files(folder, names)
+
+
+def read_labels(path: Path, files: Files) -> dict[str, int]:
+    """Read class indices from a text file with lines "relative/path index", for some or all of the files.
+
+    Raises:
+        LoopeError: if the file cannot be read, a line is malformed, or names no file or one twice.
+    """
+    try:
+        lines = path.read_text().splitlines()
+    except (OSError, ValueError) as error:
+        raise LoopeError(
+            f"Cannot read the labels {path}: {error}; give a text file with lines 'relative/path index'."
+        ) from error
+    names, labels = set(files.names), dict[str, int]()
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        *rest, index = line.rsplit(maxsplit=1)
+        name = rest[0] if rest else ""
+        where = f"Line {number} of the labels {path}"
+        require(
+            bool(name) and index.isascii() and index.isdecimal() and len(index) < 10,
+            f"{where} must be a path, a space or tab, and the index of a class, got {told(line)}.",
+        )
+        require(name in names, f"{where} names {told(name)}, which is no image in {files.folder}.")
+        require(name not in labels, f"{where} names {told(name)} again; give each image one class.")
+        labels[name] = int(index)
+    return labels
 
 
 def read_class_list(path: str | Path) -> list[str]:

@@ -19,13 +19,15 @@ from loope.lab.data.transforms import seeded
 
 
 class BadImageError(LoopeError):
-    """An image cannot be read; the message names it and the reason."""
+    """An image cannot be read; the message names it, the reason, and what to do besides replacing it."""
 
-    def __init__(self, path: str, reason: str):
-        super().__init__(
-            f"Cannot read the image {path}: {reason}. Put a good copy in its place, or use skip_bad_images=True "
-            "(--skip-bad-images) to count and skip such images."
-        )
+    def __init__(
+        self,
+        path: str,
+        reason: str,
+        advice: str = "use skip_bad_images=True (--skip-bad-images) to count and skip such images",
+    ):
+        super().__init__(f"Cannot read the image {path}: {reason}. Put a good copy in its place, or {advice}.")
         self.path = path
         self.reason = reason
 

@@ -29,7 +29,7 @@ from loope.lab.engine.recipe import Recipe
 from loope.lab.engine.schedule import learning_rate
 from loope.lab.engine.signals import Interrupted, Interrupts
 from loope.lab.engine.state import State
-from loope.lab.engine.tasks import Task
+from loope.lab.engine.tasks import Scheduled, Task
 
 LOOK_ON_GPU = 10  # steps between synchronisations: reading a number from a GPU waits for it
 LOG_EVERY = 50  # steps between logged losses
@@ -113,6 +113,8 @@ class Loop:
         unseen: list[Tensor] = []  # losses of the steps since the last synchronisation
         while state.step < self.steps:
             set_learning_rate(self._optimizer, learning_rate(recipe, self.done, self.steps))
+            if isinstance(self.task, Scheduled):
+                self.task.before_step(self.done, recipe.epochs * self.steps)
             unseen.append(self._gradients(batches) / processes)
             look, stop, due = self._is_look(), 0.0, 0.0
             if look:  # before the step: on a CPU, an infinite loss never reaches the weights

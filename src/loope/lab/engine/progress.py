@@ -129,8 +129,10 @@ def read_progress(file: Path) -> Told | None:
         return None
 
 
-def display_class(wanted: bool | Path) -> Callable[..., Display]:
-    """Choose the display: a file if a path is given, lines for True, nothing for False."""
+def display_class(wanted: bool | Path | type[Display]) -> Callable[..., Display]:
+    """Choose the display: a class itself, a file if a path is given, lines for True, nothing for False."""
     if isinstance(wanted, Path):
         return partial(ProgressFile, file=wanted)
+    if isinstance(wanted, type):
+        return wanted
     return Lines if wanted else Display

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -30,6 +30,15 @@ class Task(Protocol):
 
         It must compute a dictionary that contains `headline`, or a single number, which gets that name.
         """
+        ...
+
+
+@runtime_checkable
+class Scheduled(Protocol):
+    """A task that changes in the course of a run."""
+
+    def before_step(self, done: int, total: int) -> None:
+        """Prepare for an optimizer step; `done` of `total` steps are behind, also after a resume."""
         ...
 
 

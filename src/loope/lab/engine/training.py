@@ -19,7 +19,7 @@ from loope.lab.engine.checkpoint import WEIGHTS, Checkpoints, Saved
 from loope.lab.engine.distributed import Distributed
 from loope.lab.engine.lock import locked
 from loope.lab.engine.loop import Loop
-from loope.lab.engine.progress import display_class
+from loope.lab.engine.progress import Display, display_class
 from loope.lab.engine.recipe import Recipe
 from loope.lab.engine.signals import Interrupts
 from loope.lab.engine.state import Result, State, check_same
@@ -39,7 +39,7 @@ def train(
     checkpoint_seconds: float = 60.0,
     checkpoint_steps: int | None = None,
     trackers: Sequence[str] | None = None,
-    progress: bool | Path = True,
+    progress: bool | Path | type[Display] = True,
 ) -> Result:
     """Train a model into a folder. Calling it again resumes an interrupted run, or returns the finished result.
 
@@ -60,7 +60,7 @@ def train(
             epoch ends with a checkpoint.
         checkpoint_steps: also write a checkpoint every `checkpoint_steps` steps of an epoch.
         trackers: "tensorboard", "wandb", "mlflow" or "trackio"; by default TensorBoard, if installed.
-        progress: print lines on stderr; or a file that another process reads.
+        progress: print lines on stderr; or a file that another process reads, or a class of displays.
 
     Raises:
         Interrupted: after Ctrl-C or SIGTERM, once the step is finished and saved.
