@@ -56,13 +56,13 @@ def test_sizes_are_the_shares_in_every_class(pets):
     parts = pets.split("80-10-10")
     assert {part: Counter(images.labels) for part, images in parts.items()} == {
         "train": dict.fromkeys(range(3), 24),
-        "valid": dict.fromkeys(range(3), 3),
+        "val": dict.fromkeys(range(3), 3),
         "test": dict.fromkeys(range(3), 3),
     }
     official = pets.split("official")
     assert {part: Counter(images.labels) for part, images in official.items()} == {
         "train": dict.fromkeys(range(3), 18),
-        "valid": dict.fromkeys(range(3), 2),
+        "val": dict.fromkeys(range(3), 2),
         "test": dict.fromkeys(range(3), 10),
     }
 
@@ -71,13 +71,13 @@ def test_the_official_test_part_is_the_published_one(pets):
     published = [name for name, part in zip(names(pets), pets.official, strict=True) if part == "test"]
     for seed in (0, 1):
         assert names(pets.split("official", seed)["test"]) == published
-    assert names(pets.split("official", 0)["valid"]) != names(pets.split("official", 1)["valid"])
+    assert names(pets.split("official", 0)["val"]) != names(pets.split("official", 1)["val"])
 
 
 def test_the_seed_decides_and_the_order_of_the_listing_does_not(pets):
     for how in ("80-10-10", "official"):
-        assert names(pets.split(how, 5)["valid"]) == names(pets.split(how, 5)["valid"])
-        assert names(pets.split(how, 5)["valid"]) != names(pets.split(how, 6)["valid"])
+        assert names(pets.split(how, 5)["val"]) == names(pets.split(how, 5)["val"])
+        assert names(pets.split(how, 5)["val"]) != names(pets.split(how, 6)["val"])
         backwards = pets.take(range(len(pets) - 1, -1, -1))
         for part in PARTS:
             assert sorted(names(backwards.split(how, 5)[part])) == sorted(names(pets.split(how, 5)[part]))
@@ -87,7 +87,7 @@ def test_parts_never_change():
     """Published results rest on these: another version must draw the same."""
     listed = [f"images/cat_{number}.jpg" for number in range(10)] + [f"images/dog_{number}.jpg" for number in range(10)]
     parts = assign("80-10-10", 0, listed, [0] * 10 + [1] * 10, ["train"] * 20)
-    assert (parts["valid"], parts["test"]) == PINNED
+    assert (parts["val"], parts["test"]) == PINNED
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=12), st.sampled_from([(80, 10, 10), (34, 33, 33), (1, 1, 98)]))
@@ -132,7 +132,7 @@ def test_seeds_that_are_none(pets):
 
 def test_too_few_images_for_a_part(tmp_path):
     few = Images(Files(tmp_path, ["a.jpg", "b.jpg"]), [0, 1], ["train", "train"], ["a", "b"])
-    with pytest.raises(LoopeError, match="leaves no image for 'valid' of 2"):
+    with pytest.raises(LoopeError, match="leaves no image for 'val' of 2"):
         few.split("80-10-10")
     with pytest.raises(LoopeError, match="leaves no image for"):
         few.split("official")

@@ -137,8 +137,8 @@ def test_bad_images_in_every_part_are_skipped_and_counted(tmp_path):
     run = run.with_images(None, skip_bad_images=True)
     execute(run.to_json(), str(tmp_path), dataclasses.replace(HERE, data=str(data)))
     result = read_result(folder_of(run, tmp_path))
-    assert result["bad_images"] == {"train": 1, "valid": 1, "test": 1}
-    assert result["samples"] == {"train": 20, "valid": 2, "test": 8}  # whole batches of the 22 for training
+    assert result["bad_images"] == {"train": 1, "val": 1, "test": 1}
+    assert result["samples"] == {"train": 20, "val": 2, "test": 8}  # whole batches of the 22 for training
     assert result["digests"] == {name: part.digest() for name, part in split.items()}
 
 
@@ -156,7 +156,7 @@ def test_a_run_does_not_go_on_with_other_pixels(tmp_path):
     result = folder_of(run, tmp_path) / RESULT
     metrics = read_result(folder_of(run, tmp_path))["metrics"]
     result.unlink()
-    for part, named in (("train", "training"), ("valid", "validation")):
+    for part, named in (("train", "training"), ("val", "validation")):
         split = load_images("imagenet", data).split("official", seed=0)
         path = data / "imagenet" / split[part].reader.names[0]
         before = path.read_bytes()
@@ -176,7 +176,7 @@ def test_a_share_of_each_class_is_a_quarter_for_validation(tmp_path):
         recipe=Recipe(epochs=1, batch_size=4),
     )  # fmt: skip
     found = create_experiment(run, dataclasses.replace(HERE, data=str(tmp_path)))
-    assert {part: source.samples for part, source in found.sources.items()} == {"train": 16, "valid": 4, "test": 16}
+    assert {part: source.samples for part, source in found.sources.items()} == {"train": 16, "val": 4, "test": 16}
 
 
 def test_data_and_recipe_go_together():

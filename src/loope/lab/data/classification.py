@@ -151,7 +151,7 @@ class Images(Dataset[tuple[Image, int]]):
         return self.reader.fingerprint([self.classes[label] for label in self.labels])
 
     def split(self, how: str = "80-10-10", seed: int = 0) -> dict[str, Images]:
-        """Split into disjoint parts "train", "valid" and "test", stratified by class.
+        """Split into disjoint parts "train", "val" and "test", stratified by class.
 
         Args:
             how: percentages of all images, as "80-10-10"; or "official" for the published test split, with a tenth of

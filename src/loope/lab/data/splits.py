@@ -13,12 +13,12 @@ from loope.core.errors import require
 from loope.core.grid import as_size
 from loope.core.seeds import derive
 
-PARTS = ("train", "valid", "test")
+PARTS = ("train", "val", "test")
 HELD_OUT = (90, 10)  # percentages of a published training split for training and validation
 
 
 def read_split(how: str) -> tuple[int, ...] | None:
-    """Parse the percentages of train, valid and test; None for "official".
+    """Parse the percentages of train, val and test; None for "official".
 
     Examples:
         >>> read_split("80-10-10")
@@ -32,7 +32,7 @@ def read_split(how: str) -> tuple[int, ...] | None:
     shares = tuple(int(share) for share in re.findall(r"\d+", str(how)))
     require(
         re.fullmatch(r"\d+-\d+-\d+", str(how)) is not None and min(shares) > 0 and sum(shares) == 100,
-        "`split` must be 'official' or three percentages (train-valid-test) from 1 up that add up to 100, "
+        "`split` must be 'official' or three percentages (train-val-test) from 1 up that add up to 100, "
         f"got {how!r}; use '80-10-10'.",
     )
     return shares
@@ -61,7 +61,7 @@ def apportion(places: Sequence[int], shares: Sequence[int]) -> dict[str, list[in
 
     Examples:
         >>> {part: len(dealt) for part, dealt in apportion(range(25), (80, 10, 10)).items()}
-        {'train': 20, 'valid': 3, 'test': 2}
+        {'train': 20, 'val': 3, 'test': 2}
     """
     dealt: list[list[int]] = [[] for _ in shares]
     for turn, place in enumerate(places, start=1):

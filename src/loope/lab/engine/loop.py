@@ -58,7 +58,7 @@ class Loop:
     model: nn.Module
     task: Task
     train_source: Source
-    valid_source: Source
+    val_source: Source
     recipe: Recipe
     seed: int
     state: State
@@ -170,7 +170,7 @@ class Loop:
                 self._save()
                 self._stop()
 
-        found = scores(self.distributed, self.model, self.task, self.valid_source, stop_if_asked)
+        found = scores(self.distributed, self.model, self.task, self.val_source, stop_if_asked)
         self._tick()
         lr = learning_rate(self.recipe, self.done - 1, self.steps)
         state.end_epoch(lr, self.steps, found, self.task.headline)

@@ -30,7 +30,7 @@ def train(
     model: nn.Module,
     task: Task,
     train_source: Source,
-    valid_source: Source,
+    val_source: Source,
     recipe: Recipe,
     folder: str | Path,
     *,
@@ -51,7 +51,7 @@ def train(
         model: trained in place; ends with the last weights, in eval mode, on the device of its process.
         task: loss and metrics.
         train_source: training batches, all of `recipe.batch_size`.
-        valid_source: evaluated completely after each epoch.
+        val_source: evaluated completely after each epoch.
         recipe: hyperparameters.
         folder: for checkpoints, logs and the lock; one per run.
         seed: seed of dropout and drop path; data and initial weights are seeded by the caller.
@@ -83,9 +83,9 @@ def train(
             "recipe": asdict(recipe),
             "seed": seed,
             "training samples": train_source.samples,
-            "validation samples": valid_source.samples,
+            "validation samples": val_source.samples,
             "trained parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
-            "data": {"training": _fingerprint(train_source), "validation": _fingerprint(valid_source)},
+            "data": {"training": _fingerprint(train_source), "validation": _fingerprint(val_source)},
         }
         checkpoints.clean()
         saved = checkpoints.newest()
@@ -109,7 +109,7 @@ def train(
             model=model,
             task=task,
             train_source=train_source,
-            valid_source=valid_source,
+            val_source=val_source,
             recipe=recipe,
             seed=seed,
             state=state,

@@ -46,7 +46,7 @@ class ImageClassification(Training):
         if share is None:
             return parts
         # A quarter for validation, which is evaluated every epoch.
-        most = {name: max(1, share // 4) if name == "valid" else share for name in parts}
+        most = {name: max(1, share // 4) if name == "val" else share for name in parts}
         return {name: _first_of_each_class(part, most[name]) for name, part in parts.items()}
 
     @cached_property

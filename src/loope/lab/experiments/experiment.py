@@ -29,7 +29,7 @@ from loope.surgery.checkpoint import save
 
 IMAGES_MEASURED = 64  # test images on which encoders are measured
 IMAGES_KEPT = 4  # of these, kept for figures
-PARTS = ("train", "valid", "test")
+PARTS = ("train", "val", "test")
 
 
 class Experiment(ABC):
@@ -104,7 +104,7 @@ class Training(Experiment):
             model,
             self.task,
             sources["train"],
-            sources["valid"],
+            sources["val"],
             self.recipe,
             folder,
             seed=run.seed,

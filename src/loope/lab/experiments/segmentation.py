@@ -75,12 +75,12 @@ class Segmentation(Training):
         """The images and masks of each part."""
         root = self.settings.data
         if self.run.data.name == "camvid":
-            return {"train": CamVid("train", root), "valid": CamVid("val", root), "test": CamVid("test", root)}
+            return {"train": CamVid("train", root), "val": CamVid("val", root), "test": CamVid("test", root)}
         if self.run.data.name == "fake_segmentation":
             data = Scenes(**self.run.data.options)
             edges = (0, data.size * 6 // 10, data.size * 8 // 10, data.size)
             parts = (Subset(data, range(*edges[place : place + 2])) for place in range(3))
-            return dict(zip(("train", "valid", "test"), parts, strict=True))
+            return dict(zip(("train", "val", "test"), parts, strict=True))
         # The paper's 80-20 split of the annotated images of Cityscapes; the 20 % serve for validation and test.
         whole: ConcatDataset[tuple[Tensor, Tensor]] = ConcatDataset(
             [Cityscapes("train", root), Cityscapes("val", root)]
@@ -88,7 +88,7 @@ class Segmentation(Training):
         order = torch.randperm(len(whole), generator=torch.Generator().manual_seed(derive("cityscapes", 0))).tolist()
         edge = round(0.8 * len(whole))
         held_out = Subset(whole, sorted(order[edge:]))
-        return {"train": Subset(whole, sorted(order[:edge])), "valid": held_out, "test": held_out}
+        return {"train": Subset(whole, sorted(order[:edge])), "val": held_out, "test": held_out}
 
     @cached_property
     def task(self) -> Task:  # type: ignore[override]

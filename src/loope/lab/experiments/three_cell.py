@@ -31,7 +31,7 @@ class ThreeCellProbe(Training):
 
     def source(self, part: str) -> Source:
         """Return the batches of a part, rendered on the device that trains."""
-        data = ThreeCell(**self.run.data.options, seed=0, split="val" if part == "valid" else part)
+        data = ThreeCell(**self.run.data.options, seed=0, split=part)
         device = "cuda" if torch.cuda.is_available() else None
         train = part == "train"
         return CentredSource(data, self.recipe.batch_size, train=train, seed=self.run.seed, device=device)
