@@ -165,9 +165,9 @@ def read_encoder_options(texts: list[str]) -> dict[str, object]:
         name, equals, value = text.partition("=")
         require(
             bool(equals) and name.isidentifier() and len(value) <= MOST_CHARACTERS,
-            f"An option is written as NAME=VALUE, got {told(text)}; for example temperature=100.",
+            f"An option is written as NAME=VALUE, got {shown(text)}; for example temperature=100.",
         )
-        require(name not in options, f"The option {told(name)} is given twice.")
+        require(name not in options, f"The option {shown(name)} is given twice.")
         try:
             options[name] = ast.literal_eval(value)
         except (ValueError, SyntaxError):

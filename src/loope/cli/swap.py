@@ -58,7 +58,7 @@ def swap(
     require_packages("Swapping an encoder", "train", "accelerate", "safetensors", "timm", "torchmetrics", "torchvision")
     from loope.cli.progress import TrainingBar, interruptible
     from loope.lab.data.folders import read_labels, read_unlabelled
-    from loope.lab.engine import Interrupted
+    from loope.lab.engine.signals import Interrupted
     from loope.lab.experiments.swap import Swap, SwapRun
 
     world_size()  # must make sense

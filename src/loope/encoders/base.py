@@ -31,7 +31,8 @@ class PositionalEncoder(nn.Module):
         grid: side length or (height, width) of the grid of patches.
 
     Examples:
-        >>> create_encoder("gilbert", dim=8, grid=(2, 3))(None).shape
+        >>> import loope
+        >>> loope.create_encoder("gilbert", dim=8, grid=(2, 3))(None).shape
         torch.Size([1, 6, 8])
     """
 

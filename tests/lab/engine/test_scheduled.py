@@ -6,8 +6,9 @@ import pytest
 import torch
 
 import loope
-from loope.lab.engine import Interrupted, train
 from loope.lab.engine.progress import Display
+from loope.lab.engine.signals import Interrupted
+from loope.lab.engine.training import train
 from tests.lab.engine.processes import SETTINGS
 from tests.lab.engine.runs import plain_vit, recipe, sources, task
 from tests.lab.engine.training_helpers import Asking

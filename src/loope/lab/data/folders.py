@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from torchvision.datasets.folder import IMG_EXTENSIONS, find_classes
 
-from loope.core.errors import LoopeError, require, told, unknown
+from loope.core.errors import LoopeError, require, shown, unknown
 from loope.lab.data.classification import Files, Images
 
 
@@ -154,10 +154,10 @@ def read_labels(path: Path, files: Files) -> dict[str, int]:
         where = f"Line {number} of the labels {path}"
         require(
             bool(name) and index.isascii() and index.isdecimal() and len(index) < 10,
-            f"{where} must be a path, a space or tab, and the index of a class, got {told(line)}.",
+            f"{where} must be a path, a space or tab, and the index of a class, got {shown(line)}.",
         )
-        require(name in names, f"{where} names {told(name)}, which is no image in {files.folder}.")
-        require(name not in labels, f"{where} names {told(name)} again; give each image one class.")
+        require(name in names, f"{where} names {shown(name)}, which is no image in {files.folder}.")
+        require(name not in labels, f"{where} names {shown(name)} again; give each image one class.")
         labels[name] = int(index)
     return labels
 

@@ -20,10 +20,11 @@ from loope.core.grid import as_size
 from loope.core.seeds import derive
 from loope.encoders.base import encoder_class
 from loope.lab.data.classification import Files, Images, ImageSource
-from loope.lab.engine import Recipe, train
 from loope.lab.engine.distributed import Distributed
 from loope.lab.engine.progress import Display
+from loope.lab.engine.recipe import Recipe
 from loope.lab.engine.state import differences
+from loope.lab.engine.training import train
 from loope.lab.experiments.spec import Model
 from loope.lab.experiments.timm_models import create_timm, preparation
 from loope.lab.experiments.transfer import Parts, Transfer, answers
