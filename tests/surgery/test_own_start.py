@@ -102,6 +102,15 @@ def test_the_regression_is_least_squares():
     torch.testing.assert_close(ours.explained, 1 - left)
 
 
+def test_loope_at_another_size_is_the_static_curve_until_it_has_learned():
+    vectors = []
+    for encoder in ("gilbert", "loope"):
+        model = loope.attach(with_table(), encoder, init="own").eval()
+        loope.resize(model, (48, 64))
+        vectors.append(model.loope.encoders[0][0](images(model, (48, 64))).detach())
+    torch.testing.assert_close(vectors[1], vectors[0].expand_as(vectors[1]), rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("encoder", ["sincos2d", "gilbert", "fourier", "sinusoid"])
 def test_other_sizes_stay_in_the_range_that_was_fitted(encoder):
     """At twice the size, patches lie between those of the fitted grid, and so do their vectors."""

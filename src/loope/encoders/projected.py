@@ -9,16 +9,16 @@ from loope.core.errors import require
 from loope.core.grid import Grid
 from loope.encoders.base import PositionalEncoder
 from loope.encoders.regression import ridge
-from loope.encoders.resample import interpolate
+from loope.encoders.resample import corners, interpolate
+from loope.encoders.sinusoid import Sinusoid
 from loope.positions import Positions, as_positions
 
 
 class Projected(PositionalEncoder):
     """Another encoder's vectors times a matrix, plus a bias; `create_encoder(..., project=True)` makes one.
 
-    The projection belongs to the grid it was made for. On other grids, an encoder that does not read the image sees
-    coordinates scaled to that grid, so that the projection meets no vectors it does not know; where only cells have
-    vectors, it interpolates between them.
+    The projection belongs to the grid it was made for. On other grids, the encoder sees coordinates scaled to that
+    grid, so that the projection meets no vectors it does not know; where only cells have vectors, it interpolates.
 
     Args:
         encoder: an additive encoder.
@@ -45,10 +45,21 @@ class Projected(PositionalEncoder):
         return projected
 
     def _vectors(self, images: Tensor | None, place: Positions) -> Tensor:
-        refined = self.encoder.refine_positions(images, place)
-        if self.encoder.reads_content and refined is place:
-            return self.encoder.embed(images, place)  # refined along a curve, which every grid has its own of
-        return self._static_vectors(refined)
+        if self.encoder.reads_content and isinstance(self.encoder, Sinusoid):
+            return self._refined_on_a_curve(self.encoder, images, place)
+        return self._static_vectors(self.encoder.refine_positions(images, place))
+
+    def _refined_on_a_curve(self, encoder: Sinusoid, images: Tensor | None, place: Positions) -> Tensor:
+        """Return the vectors of an encoder that moves patches along a curve: on other grids, along the known one."""
+        there = place.onto(self.made_for)
+        if there is place:
+            return encoder.embed(images, place)
+        offsets = encoder.offsets(images, place)
+        total = offsets.new_zeros(())
+        for weight, cells in corners(there):
+            index = encoder.per_patch("_index", cells)
+            total = total + weight.to(index.dtype) * encoder._sinusoids(index + offsets.to(index.dtype), cells)
+        return total.to(self.dtype)
 
     def _static_vectors(self, place: Positions) -> Tensor:
         """Return the encoder's vectors on the grid that the projection was made for."""

@@ -1,6 +1,6 @@
 """Resample learned values from one grid to another, and read them between cells."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -39,12 +39,17 @@ def interpolate(tables: Sequence[Tensor], positions: Positions) -> Tensor:
     Returns:
         `(1 or B, N, C)`.
     """
-    points, sizes = positions.plane(torch.promote_types(tables[0].dtype, torch.float32))
-    low = points.floor()
     total = tables[0].new_zeros(())
+    for weight, at in corners(positions):
+        total = total + weight.to(tables[0].dtype) * at.pick(tables)
+    return total
+
+
+def corners(positions: Positions) -> Iterator[tuple[Tensor, Positions]]:
+    """Yield the four cells around each patch with their bilinear weights, `(1 or B, N, 1)`."""
+    points, sizes = positions.plane(torch.promote_types(positions.coordinates.dtype, torch.float32))
+    low = points.floor()
     for corner in ((0, 0), (0, 1), (1, 0), (1, 1)):
         cell = low + points.new_tensor(corner)
-        weight = (1 - (points - cell).abs()).prod(-1, keepdim=True).to(tables[0].dtype)
-        at = positions._replace(moved=torch.minimum(cell.clamp(min=0), sizes - 1))
-        total = total + weight * at.pick(tables)
-    return total
+        weight = (1 - (points - cell).abs()).prod(-1, keepdim=True)
+        yield weight, positions._replace(moved=torch.minimum(cell.clamp(min=0), sizes - 1))
