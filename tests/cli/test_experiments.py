@@ -125,6 +125,8 @@ def test_a_failed_run_is_reported_with_exit_code_1(tmp_path, monkeypatch):
     assert "failed" in shown
     assert "broken on purpose" in " ".join(shown.split())
     assert "broken on purpose" in " ".join(loope("status", "table5", *words).split())
+    monkeypatch.setenv("RANK", "1")  # one of several processes, of which the first tells the whole story
+    assert "first process" in loope("run", "table5", *words, "--on", "here", code=1)
 
 
 def test_missing_data_is_reported_once_before_anything_starts(tmp_path, monkeypatch):

@@ -110,6 +110,8 @@ def run(
     if outcome.failures:
         print_failures(console, outcome.failures)
     if outcome.failures or blocked:
+        if not first:  # no failure without a word
+            typer.echo("Runs failed or could not start; the first process says which, and why.", err=True)
         raise typer.Exit(1)
     if outcome.elsewhere and first:  # its peers may get here before it has written the result
         print_elsewhere(console, outcome.elsewhere)
