@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -10,7 +12,6 @@ from loope.core.grid import Grid
 from loope.encoders.base import PositionalEncoder
 from loope.encoders.regression import ridge
 from loope.encoders.resample import corners, interpolate
-from loope.encoders.sinusoid import Sinusoid
 from loope.positions import Positions, as_positions
 
 
@@ -45,17 +46,17 @@ class Projected(PositionalEncoder):
         return projected
 
     def _vectors(self, images: Tensor | None, place: Positions) -> Tensor:
-        if self.encoder.reads_content and isinstance(self.encoder, Sinusoid):
+        if self.encoder.reads_content and hasattr(self.encoder, "refined_index"):
             return self._refined_on_a_curve(self.encoder, images, place)
         return self._static_vectors(self.encoder.refine_positions(images, place))
 
-    def _refined_on_a_curve(self, encoder: Sinusoid, images: Tensor | None, place: Positions) -> Tensor:
+    def _refined_on_a_curve(self, encoder: Any, images: Tensor | None, place: Positions) -> Tensor:
         """Return the vectors of an encoder that moves patches along a curve: on other grids, along the known one."""
         there = place.onto(self.made_for)
         if there is place:
             return encoder.embed(images, place)
         offsets = encoder.offsets(images, place)
-        total = offsets.new_zeros(())
+        total: Tensor = offsets.new_zeros(())
         for weight, cells in corners(there):
             index = encoder.per_patch("_index", cells)
             total = total + weight.to(index.dtype) * encoder._sinusoids(index + offsets.to(index.dtype), cells)
