@@ -54,7 +54,8 @@ class Projected(PositionalEncoder):
         """Return the vectors of an encoder that moves patches along a curve: on other grids, along the known one."""
         there = place.onto(self.made_for)
         if there is place:
-            return encoder.embed(images, place)
+            same: Tensor = encoder.embed(images, place)
+            return same
         offsets = encoder.offsets(images, place)
         total: Tensor = offsets.new_zeros(())
         for weight, cells in corners(there):
