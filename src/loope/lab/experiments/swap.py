@@ -164,7 +164,7 @@ class SwapRun:
         self.truth = torch.tensor([labels.get(name, -1) for name in held])
         self.train_images = len(learnt)
         prepare = preparation(swap.model)
-        self.valid = ImageSource(_numbered(files.folder, held), swap.batch_size, prepare)
+        self.val = ImageSource(_numbered(files.folder, held), swap.batch_size, prepare)
         self.train: Parts | None = None
         if swap.steps:
             source = ImageSource(
@@ -191,7 +191,7 @@ class SwapRun:
                 self.model,
                 Transfer(work, wanted),
                 self.train,
-                self.valid,
+                self.val,
                 swap.recipe,
                 self.folder,
                 seed=swap.seed,
@@ -213,7 +213,7 @@ class SwapRun:
 
     def _compare(self, work: HandOver) -> tuple[Comparison, Tensor, float | None]:
         """Compare on the held-out images; also return the teacher's answers and its top-1 accuracy."""
-        batches = (images.to(self.distributed.device) for images, _ in self.valid.batches(0))
+        batches = (images.to(self.distributed.device) for images, _ in self.val.batches(0))
         with _answers_of(work.model) as ours, _answers_of(work.teacher) as theirs:
             found = work.agreement(batches)
         given, wanted = torch.cat(ours), torch.cat(theirs)
