@@ -1,6 +1,7 @@
 """Data sets by name: read as torchvision reads them, downloaded by its code, and explained when missing."""
 
 import hashlib
+import shutil
 import tarfile
 import threading
 from functools import partial
@@ -33,6 +34,43 @@ def test_the_real_pets(monkeypatch):
     assert (images.official.count("train"), images.official.count("test")) == (1480, 740)
     picture = images.reader.read(0)
     assert (picture.size, picture.mode) == ((224, 224), "RGB")
+
+
+def test_more_test_images_of_pets_from_a_second_folder(tmp_path):
+    write_pets(tmp_path)
+    assert load_images("pets", tmp_path, more=True).reader.names == load_images("pets", tmp_path).reader.names
+    second = tmp_path / "oxford-iiit-pet-more"
+    write_pets(second, each=20)  # its test images have other numbers; only these are read
+    (second / "oxford-iiit-pet/annotations/trainval.txt").write_text("")
+    images = load_images("pets", tmp_path, more=True)
+    first = load_images("pets", tmp_path)
+    assert_same(images, "train", tv.OxfordIIITPet(tmp_path, "trainval"))
+    tests = [each for root in (tmp_path, second) for each in tv.OxfordIIITPet(root, "test")]
+    assert_same(images, "test", tests)
+    assert (len(images) - len(first), images.classes) == (20, first.classes)
+    assert len(load_images("pets", tmp_path)) == len(first)
+
+
+def test_a_second_folder_of_pets_must_fit(tmp_path):
+    write_pets(tmp_path)
+    second = tmp_path / "oxford-iiit-pet-more"
+    write_pets(second)
+    with pytest.raises(LoopeError, match="both have"):
+        load_images("pets", tmp_path, more=True)
+    shutil.rmtree(second)
+    write_pets(second, breeds=("Abyssinian", "great_pyrenees", "pug"), each=20)
+    with pytest.raises(LoopeError, match="2 classes"):
+        load_images("pets", tmp_path, more=True)
+    (second / "oxford-iiit-pet/annotations/test.txt").unlink()
+    with pytest.raises(LoopeError, match="not whole"):
+        load_images("pets", tmp_path, more=True)
+
+
+def test_all_real_test_images_of_pets(monkeypatch):
+    monkeypatch.setenv("LOOPE_DATA", str(data("oxford-iiit-pet-more").parent))
+    images = load_images("pets", more=True)
+    assert (images.official.count("train"), images.official.count("test"), len(images.classes)) == (1480, 3669, 37)
+    assert images.reader.read(len(images) - 1).mode == "RGB"
 
 
 def test_cifar100_as_folders():

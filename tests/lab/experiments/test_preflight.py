@@ -65,6 +65,15 @@ def test_weights_are_looked_for_once(monkeypatch, tmp_path):
     assert runs[0] not in obstacles(runs, HERE)
 
 
+def test_a_model_that_was_handed_over_is_looked_for(monkeypatch, tmp_path):
+    monkeypatch.setattr(preflight, "find_data", lambda run, settings: None)
+    monkeypatch.setenv("LOOPE_WEIGHTS", str(tmp_path))
+    (run,) = runs_of("swap", "laptop", "RoPE mixed")
+    assert "loope swap" in obstacles([run], HERE)[run]
+    (tmp_path / f"{run.model.name}-rope_mixed.safetensors").touch()
+    assert obstacles([run], HERE) == {}
+
+
 def test_packages_and_trackers(monkeypatch):
     (trained, *_), untrained = runs_of("table4", "smoke"), measured("smoke", "gilbert")
     assert "'moon'" in obstacles([trained], Settings(trackers=("moon",)))[trained]

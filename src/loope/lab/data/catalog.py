@@ -14,6 +14,8 @@ from loope.core.errors import LoopeError, one_of, require
 from loope.lab.data.classification import Files, Images, Memory
 from loope.lab.data.folders import data_folder, read_class_list, read_folders
 
+PETS = "oxford-iiit-pet"  # the folder's name, as torchvision has it
+
 
 class DatasetInfo(NamedTuple):
     """Description of a data set, and how to find and download it."""
@@ -27,7 +29,12 @@ class DatasetInfo(NamedTuple):
 
 
 def load_images(
-    name: str, root: str | Path | None = None, *, download: bool = False, classes: str | Path | None = None
+    name: str,
+    root: str | Path | None = None,
+    *,
+    download: bool = False,
+    classes: str | Path | None = None,
+    more: bool = False,
 ) -> Images:
     """Load the labelled images of a data set, without decoding them.
 
@@ -36,6 +43,7 @@ def load_images(
         root: folder of the data sets; `LOOPE_DATA` by default.
         download: download it if it is missing ("pets" and "cifar100" only).
         classes: for "imagenet100" as a subset of ImageNet-1k: a text file with 100 ids, one per line.
+        more: for "pets": add the test images of `root/oxford-iiit-pet-more/oxford-iiit-pet`, if that folder is there.
 
     Raises:
         LoopeError: if the data set is unknown, missing or incomplete.
@@ -52,6 +60,8 @@ def load_images(
         if images is None and download:
             _download(name, folder)
             images = CATALOG[name].find(folder)
+        if images is not None and more and name == "pets":
+            images = with_more_pets(images, folder)
     if images is None:
         raise LoopeError(f"{CATALOG[wanted].title} is not in {folder}. {how_to_get(wanted, folder)}")
     count = len(images.classes)
@@ -90,29 +100,57 @@ def read_pets(root: Path) -> Images | None:
     Raises:
         LoopeError: if the lists are missing or damaged.
     """
-    folder = root / "oxford-iiit-pet"
-    lists = folder / "annotations"
-    if not lists.is_dir() or not (folder / "images").is_dir():
+    folder = root / PETS
+    if not (folder / "annotations").is_dir() or not (folder / "images").is_dir():
         return None
-    for path in lists.glob("*.txt"):
-        require(path.is_file(), f"{path} must be a text file.")  # reading a pipe would block
-    try:
-        parts = {"train": OxfordIIITPet(root, "trainval"), "test": OxfordIIITPet(root, "test")}
-    except (OSError, ValueError) as error:
-        raise LoopeError(
-            f"The lists in {lists} are not whole: {error}; delete {folder} and download it again "
-            "(download=True, --download)."
-        ) from error
+    parts = {"train": _pets(root, "trainval"), "test": _pets(root, "test")}
     names = [f"images/{path.name}" for part in parts.values() for path in part._images]
     labels = [label for part in parts.values() for label in part._labels]
     official = [name for name, part in parts.items() for _ in part._images]
     classes = parts["train"].classes
     require(
         set(labels) == set(range(len(classes))),
-        f"The lists in {lists} must number the {len(classes)} classes of trainval.txt from 1 up, got "
+        f"The lists in {folder / 'annotations'} must number the {len(classes)} classes of trainval.txt from 1 up, got "
         f"{sorted({label + 1 for label in labels})}.",
     )
     return Images(Files(folder, names), labels, official, classes)
+
+
+def with_more_pets(images: Images, root: Path) -> Images:
+    """Add the test images of a second folder in the same layout, `root/oxford-iiit-pet-more`, if it is there.
+
+    Raises:
+        LoopeError: if its list is missing or damaged, or an image is in both folders.
+    """
+    second = root / f"{PETS}-more"
+    if not second.is_dir():
+        return images
+    test = _pets(second, "test")
+    known = {Path(name).name for name in images.reader.names}
+    twice = sorted(known & {path.name for path in test._images})
+    require(not twice, f"{second} must hold other images than {root / PETS}, but both have {twice[:3]}.")
+    require(
+        set(test._labels) <= set(range(len(images.classes))),
+        f"The list in {second} must have the {len(images.classes)} classes of {root / PETS}.",
+    )
+    names = [*(f"{PETS}/{name}" for name in images.reader.names)]
+    names += [f"{second.name}/{PETS}/images/{path.name}" for path in test._images]
+    labels, official = [*images.labels, *test._labels], [*images.official, *["test"] * len(test)]
+    return Images(Files(root, names), labels, official, images.classes)
+
+
+def _pets(root: Path, split: str) -> OxfordIIITPet:
+    """Read a list of `root/oxford-iiit-pet`."""
+    lists = root / PETS / "annotations"
+    for path in lists.glob("*.txt"):
+        require(path.is_file(), f"{path} must be a text file.")  # reading a pipe would block
+    try:
+        return OxfordIIITPet(root, split)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise LoopeError(
+            f"The lists in {lists} are not whole: {error}; delete {lists.parent} and download it again "
+            "(download=True, --download)."
+        ) from error
 
 
 def read_cifar100(root: Path) -> Images | None:

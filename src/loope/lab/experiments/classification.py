@@ -32,7 +32,8 @@ class ImageClassification(Training):
         if self.run.data.name == "fake":
             return noise(options["size"], options["classes"])
         if "classes" not in options:
-            return load_images(self.run.data.name, settings.data, download=settings.download)
+            whole = options.get("test") == "all"
+            return load_images(self.run.data.name, settings.data, download=settings.download, more=whole)
         root = Path(settings.data or os.environ.get("LOOPE_DATA") or "DATA")
         require((root / "imagenet").is_dir(), f"ImageNet-1k is not in {root}. {how_to_get('imagenet', root)}")
         return read_folders(root / "imagenet", "train", "val", options["classes"])
@@ -46,8 +47,10 @@ class ImageClassification(Training):
         if share is None:
             return parts
         # A quarter for validation, which is evaluated every epoch.
-        most = {name: max(1, share // 4) if name == "val" else share for name in parts}
-        return {name: _first_of_each_class(part, most[name]) for name, part in parts.items()}
+        most = {"train": share, "val": max(1, share // 4), "test": share}
+        if options.get("test") == "all":
+            del most["test"]
+        return {name: _first_of_each_class(part, most[name]) if name in most else part for name, part in parts.items()}
 
     @cached_property
     def outputs(self) -> int:  # type: ignore[override]

@@ -22,7 +22,7 @@ from loope.lab.engine.training import train
 from loope.lab.experiments.results import MODEL, PROGRESS
 from loope.lab.experiments.settings import Settings
 from loope.lab.experiments.spec import Run
-from loope.lab.experiments.timm_models import create_timm
+from loope.lab.experiments.timm_models import create_swapped, create_timm
 from loope.pesi_metric.summary import summarize
 from loope.surgery.attach import attach
 from loope.surgery.checkpoint import save
@@ -92,9 +92,13 @@ class Training(Experiment):
             LoopeError: if model, weights or encoder are not available.
         """
         torch.manual_seed(self.run.seed)
-        model, encoder = self.create_model(), self.run.encoder
+        encoder = self.run.encoder
+        if encoder.init == "swapped":
+            return create_swapped(self.run.model, encoder.name, num_classes=self.outputs)
+        model = self.create_model()
         if encoder.name != "own":
-            attach(model, encoder.name, freeze_backbone=self.recipe.train == "encoder", **encoder.options)
+            init = "own" if encoder.init == "own" else None
+            attach(model, encoder.name, init=init, freeze_backbone=self.recipe.train == "encoder", **encoder.options)
         return model
 
     def execute(self, folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:

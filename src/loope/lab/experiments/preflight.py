@@ -35,12 +35,14 @@ def obstacles(runs: Iterable[Run], settings: Settings) -> dict[Run, str]:
     for run in runs:
         trained = run.recipe is not None
         model = str(run.model.options.get("backbone", run.model.name))
-        pretrained = run.model.weights == "pretrained" and (trained or run.encoder.name == "learned")
+        swapped = run.encoder.init == "swapped"
+        pretrained = run.model.weights == "pretrained" and (trained or run.encoder.name == "learned") and not swapped
         cause = (
             once("packages", require_packages, "A run", "train", *PACKAGES)
             or (once("trackers", chosen, settings.trackers) if trained else None)
             or once(("data", run.data.name, str(run.data.options.get("classes"))), find_data, run, settings)
             or (once(("weights", model), find_weights, model) if pretrained else None)
+            or (once(("swapped", model, run.encoder.name), find_swapped, model, run.encoder.name) if swapped else None)
         )
         if cause is not None:
             found[run] = cause
@@ -61,3 +63,10 @@ def find_weights(model: str) -> None:
     if local_weights(model) is None:
         why = hub.missing_weights(model)
         require(why is None, f"The pretrained weights of {model!r} cannot be had: {why}; {where_to_put(model)}.")
+
+
+def find_swapped(model: str, encoder: str) -> None:
+    """Find the file of a model that was handed over to an encoder."""
+    from loope.lab.experiments.timm_models import swapped_weights
+
+    swapped_weights(model, encoder)

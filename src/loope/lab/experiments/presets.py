@@ -73,6 +73,19 @@ def image_run(
     )
 
 
+def swapped_run(preset: str, encoder: Encoder) -> Run:
+    """Create a run on Pets with an encoder that starts from the pretrained model's own encoding."""
+    run = image_run(preset, "ViT-Base", "Oxford-IIIT", encoder.name, encoder.options)
+    if preset == "smoke":
+        # There is no file of a model that was handed over.
+        return dataclasses.replace(run, encoder=encoder if encoder.init == "own" else run.encoder)
+    if preset == "laptop":
+        # On all test images: a point is then more than noise. Half the epochs, as nothing has to be repaired.
+        data = dataclasses.replace(run.data, options={**run.data.options, "test": "all"})
+        run = dataclasses.replace(run, data=data).with_epochs(5)
+    return dataclasses.replace(run, encoder=encoder)
+
+
 # A common rate for short fine-tuning; the paper's is ten times higher.
 LAPTOP_IMAGES = Recipe(
     epochs=10, batch_size=32, optimizer="adamw", lr=1e-4, min_lr=2.5e-6, warmup=1.0, weight_decay=0.05, clip=1.0,

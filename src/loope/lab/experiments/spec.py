@@ -22,6 +22,7 @@ Options = Mapping[str, Any]
 SCHEMA = 2
 # Options that encoders got after runs were stored, with the value that changes nothing; left out of keys at that value.
 ADDED = {"refine": None, "policy": "sinusoid"}
+INITS = ("new", "own", "swapped")
 PHOTOGRAPHS = ("pets", "cifar100", "imagenet", "imagenet100")
 
 
@@ -53,10 +54,21 @@ class Model:
 
 @dataclass(frozen=True, kw_only=True)
 class Encoder:
-    """An encoder by name, with its options; "own" keeps the model's encoding."""
+    """An encoder by name, with its options; "own" keeps the model's encoding.
+
+    Args:
+        name: name of the encoder.
+        options: options of the encoder.
+        init: "new" weights; "own" fits the encoder to the model's own encoding; "swapped" reads the model from the file
+            that `loope swap` wrote, beside the pretrained weights.
+    """
 
     name: str
     options: Options = field(default_factory=dict)
+    init: str = "new"
+
+    def __post_init__(self) -> None:
+        require(self.init in INITS, f"`init` must be one of {', '.join(INITS)}, got {self.init!r}.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +104,7 @@ class Run:
         filled in, so that a changed default is another run.
         """
         options = {**_encoder_defaults(self.encoder.name), **self.encoder.options}
-        full = dataclasses.replace(self, encoder=Encoder(name=self.encoder.name, options=options))
+        full = dataclasses.replace(self, encoder=dataclasses.replace(self.encoder, options=options))
         text = json.dumps([SCHEMA, _changed_fields(full)], sort_keys=True, default=dict)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 

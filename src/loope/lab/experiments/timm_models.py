@@ -15,6 +15,8 @@ from loope.core.errors import LoopeError, require
 from loope.core.hub import hub_or_cache
 from loope.lab.data.transforms import Preparation
 from loope.lab.experiments.spec import Model
+from loope.surgery.checkpoint import load
+from loope.surgery.report import report
 
 
 def create_timm(spec: Model, **more: Any) -> nn.Module:
@@ -39,6 +41,39 @@ def create_timm(spec: Model, **more: Any) -> nn.Module:
             f"The pretrained weights of {spec.name!r} could not be had ({_first_line(error)}); "
             f"{where_to_put(spec.name)}."
         ) from error
+
+
+def create_swapped(spec: Model, encoder: str, num_classes: int) -> nn.Module:
+    """Create a model that `loope swap` handed over to an encoder, with a new classifier.
+
+    Raises:
+        LoopeError: if its file is missing, or holds another model or encoder.
+    """
+    file = swapped_weights(spec.name, encoder)
+    model = load(file)
+    found = report(model)
+    require(
+        found.encoders == [encoder] and not found.keep_own,
+        f"{file} must hold a {spec.name} that was handed over to {encoder!r}.",
+    )
+    model.reset_classifier(num_classes)  # type: ignore[operator]
+    return model
+
+
+def swapped_weights(name: str, encoder: str) -> Path:
+    """Return the file that `loope swap` wrote.
+
+    Raises:
+        LoopeError: if it is missing, with the command that writes it.
+    """
+    file = local_weights(f"{name}-{encoder}")
+    if file is None:
+        folder = os.environ.get("LOOPE_WEIGHTS", "WEIGHTS")
+        raise LoopeError(
+            f"A run needs {name} handed over to {encoder!r}: `loope swap {name} {encoder} --images DIR --to "
+            f"{folder}/{_file_name(f'{name}-{encoder}')}`, with LOOPE_WEIGHTS={folder}."
+        )
+    return file
 
 
 def preparation(model: str, size: int | None = None) -> Preparation:
