@@ -23,7 +23,7 @@ from loope.encoders import create_encoder
 from loope.encoders.describe import describe
 from loope.explorer.export import export
 from loope.orders import create_order, list_orders
-from replication import claims, figures, pets, segmentation
+from replication import claims, figures, pets, segmentation, transfer
 from replication import page as replication_page
 
 GRID = Grid(14, 14)
@@ -69,6 +69,8 @@ TABLES = {
     ("README.md", "encoders"): encoders_table,
     ("docs/encoders.md", "encoders"): encoders_table,
     ("docs/attach.md", "matrix"): matrix_table,
+    ("docs/guides/swap.md", "sizes"): transfer.sizes_table,
+    ("docs/guides/swap.md", "minutes"): transfer.minutes_table,
     ("README.md", "replication"): claims.summary,
     ("docs/results/segmentation.md", "table3"): segmentation.table3,
     ("docs/results/segmentation.md", "classes"): segmentation.classes,
