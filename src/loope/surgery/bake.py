@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from loope.core.errors import LoopeError, require
 from loope.core.grid import GridLike, as_grid
 from loope.encoders import PositionalEncoder
-from loope.encoders.rotary import Rotary, turn
+from loope.encoders.rotary_base import Rotary, turn
 from loope.positions import Positions, PositionsLike, as_positions
 from loope.surgery.adapters.branch import Branch
 from loope.surgery.attach import resize
@@ -58,9 +58,13 @@ class BakedTable(Baked):
 class BakedRotation(Baked):
     """A baked rotary encoder: cosines and sines, `(layers, 2, 1, heads or 1, N, d)`."""
 
+    def __init__(self, encoder: Rotary, value: Tensor):
+        super().__init__(encoder, value)
+        self.layout = encoder.layout
+
     def rotate(self, q: Tensor, k: Tensor, positions: Positions, layer: int) -> tuple[Tensor, Tensor]:
         cos, sin = self.at(positions, layer).to(q.dtype).unbind(0)
-        return turn(q, cos, sin), turn(k, cos, sin)
+        return turn(q, cos, sin, self.layout), turn(k, cos, sin, self.layout)
 
     def rotate_partly(
         self, q: Tensor, k: Tensor, positions: Positions, layer: int, strength: Tensor
