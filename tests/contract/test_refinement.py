@@ -56,7 +56,8 @@ def outputs(encoder, images, positions):
 
 def test_the_list_is_the_documented_one():
     additive = ["sinusoid", "gilbert", "sincos2d", "sincos2d_sum", "fourier"]
-    assert [*additive, "rope_axial", "rope_mixed", "as2drope"] == REFINABLE
+    rotary = ["rope_axial", "rope_mixed", "as2drope", "rope_dinov3", "rope_golden", "rope_spiral", "rope_simplex"]
+    assert [*additive, *rotary] == REFINABLE
 
 
 @every_refinable

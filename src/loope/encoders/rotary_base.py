@@ -66,8 +66,8 @@ class Rotary(Refinable, ABC):
     def __init__(self, dim: int, grid: GridLike, heads: int, *, layout: str = "interleaved", extrapolate: str = "none"):
         super().__init__(dim, grid)
         self.heads = as_size(heads, "heads")
-        require_multiple("dim", self.dim, 4 * self.heads, f"{self.name!r} with {self.heads} heads")
         self.pairs = self.dim // self.heads // 2
+        self._check_width()
         one_of("layout", layout, LAYOUTS)
         one_of("extrapolate", extrapolate, EXTRAPOLATIONS)
         self.layout = layout
@@ -75,6 +75,10 @@ class Rotary(Refinable, ABC):
         self.trained = self.grid
         if extrapolate != "none":  # in checkpoints, because a model may be saved after it was resized
             self.register_buffer("trained_grid", torch.tensor(self.grid))
+
+    def _check_width(self) -> None:
+        """Check the width of the heads."""
+        require_multiple("dim", self.dim, 4 * self.heads, f"{self.name!r} with {self.heads} heads")
 
     @abstractmethod
     def angles(self, positions: PositionsLike, layer: int) -> Tensor:
