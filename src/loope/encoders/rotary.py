@@ -9,6 +9,7 @@ from loope.encoders.base import register_encoder
 from loope.encoders.refine import Refine
 from loope.encoders.rotary_base import Rotary, WaveRotary, bands
 from loope.positions import Positions, PositionsLike, as_positions
+from loope.positions.augment import Augment
 
 SCALINGS = ("axis", "height")
 
@@ -27,6 +28,8 @@ class RopeAxial(WaveRotary):
         channels: channels of the image, for `refine`.
         layout: the channels of a pair: "interleaved" (0, 1), (2, 3), ... or "half" (0, d/2), (1, d/2 + 1), ...
         extrapolate: coordinates on other grids than the first: "none", "linear" or "ntk", see `Rotary`.
+        augment: random moves while training, such as {"shift": 0.1, "jitter": 1.1, "rescale": 2.0}.
+        fuzzy: while training, each patch moves by up to this many cells along each axis (ViTAR has 0.5).
     """
 
     paper = "Heo et al., 2024"
@@ -53,6 +56,8 @@ class RopeMixed(Rotary):
         channels: as for `RopeAxial`.
         layout: as for `RopeAxial`.
         extrapolate: as for `RopeAxial`.
+        augment: as for `RopeAxial`.
+        fuzzy: as for `RopeAxial`.
     """
 
     paper = "Heo et al., 2024"
@@ -70,8 +75,10 @@ class RopeMixed(Rotary):
         *,
         layout: str = "interleaved",
         extrapolate: str = "none",
+        augment: Augment = None,
+        fuzzy: float = 0.0,
     ):
-        super().__init__(dim, grid, heads, layout=layout, extrapolate=extrapolate)
+        super().__init__(dim, grid, heads, layout=layout, extrapolate=extrapolate, augment=augment, fuzzy=fuzzy)
         count = self.pairs // 2
         falling = as_positive(temperature, "temperature") ** (-torch.arange(count) / count)
         # Each head starts as axial rotary in a randomly rotated frame.
@@ -121,6 +128,8 @@ class ScaledRope(RopeAxial):
         patch_size: as for `RopeAxial`.
         channels: as for `RopeAxial`.
         layout: as for `RopeAxial`.
+        augment: as for `RopeAxial`.
+        fuzzy: as for `RopeAxial`.
     """
 
     paper = "Chu et al., 2024 (VisionLLaMA)"
@@ -138,8 +147,12 @@ class ScaledRope(RopeAxial):
         channels: int = 3,
         *,
         layout: str = "interleaved",
+        augment: Augment = None,
+        fuzzy: float = 0.0,
     ):
-        super().__init__(dim, grid, heads, temperature, refine, patch_size, channels, layout=layout)
+        super().__init__(
+            dim, grid, heads, temperature, refine, patch_size, channels, layout=layout, augment=augment, fuzzy=fuzzy
+        )
         self.base = as_size(base, "base")
         one_of("scaling", scaling, SCALINGS)
         self.scaling = scaling

@@ -16,6 +16,7 @@ from loope.core.grid import Grid, GridLike, as_positive, as_size
 from loope.encoders.constants import Constants
 from loope.encoders.refine import Refinable, Refine
 from loope.positions import Positions, PositionsLike, as_positions
+from loope.positions.augment import Augment
 
 LAYOUTS = ("interleaved", "half")
 EXTRAPOLATIONS = ("none", "linear", "ntk")
@@ -59,17 +60,31 @@ class Rotary(Refinable, ABC):
         extrapolate: coordinates on other grids than the first. "none" keeps them in cells. "linear" scales rows and
             columns to the first grid, as `as2drope` does. "ntk" does so for the slowest pair, keeps the fastest as it
             is, and interpolates the factor geometrically by frequency between them.
+        augment: random moves while training, such as {"shift": 0.1, "jitter": 1.1, "rescale": 2.0}; see
+            `Augmentation`.
+        fuzzy: while training, each patch moves by up to this many cells along each axis.
     """
 
     reads_content = False
 
-    def __init__(self, dim: int, grid: GridLike, heads: int, *, layout: str = "interleaved", extrapolate: str = "none"):
+    def __init__(
+        self,
+        dim: int,
+        grid: GridLike,
+        heads: int,
+        *,
+        layout: str = "interleaved",
+        extrapolate: str = "none",
+        augment: Augment = None,
+        fuzzy: float = 0.0,
+    ):
         super().__init__(dim, grid)
         self.heads = as_size(heads, "heads")
         self.pairs = self.dim // self.heads // 2
         self._check_width()
         one_of("layout", layout, LAYOUTS)
         one_of("extrapolate", extrapolate, EXTRAPOLATIONS)
+        self._augment_by(augment, fuzzy)
         self.layout = layout
         self.extrapolate = extrapolate
         self.trained = self.grid
@@ -186,6 +201,8 @@ class WaveRotary(Rotary):
         channels: channels of the image, for `refine`.
         layout: as for `Rotary`.
         extrapolate: as for `Rotary`.
+        augment: as for `Rotary`.
+        fuzzy: as for `Rotary`.
     """
 
     def __init__(
@@ -200,8 +217,10 @@ class WaveRotary(Rotary):
         *,
         layout: str = "interleaved",
         extrapolate: str = "none",
+        augment: Augment = None,
+        fuzzy: float = 0.0,
     ):
-        super().__init__(dim, grid, heads, layout=layout, extrapolate=extrapolate)
+        super().__init__(dim, grid, heads, layout=layout, extrapolate=extrapolate, augment=augment, fuzzy=fuzzy)
         self.temperature = as_positive(temperature, "temperature")
         self._refine_by(refine, patch_size, channels)
 

@@ -1,6 +1,8 @@
 """Rotary encoders with fixed wave vectors in more directions than the axes, and DINOv3's, in units of the image."""
 
 import math
+from types import MappingProxyType
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,6 +13,9 @@ from loope.encoders.base import register_encoder
 from loope.encoders.refine import Refine
 from loope.encoders.rotary import RopeAxial
 from loope.encoders.rotary_base import WaveRotary, bands
+from loope.positions.augment import Augment
+
+TRAINED_WITH: Augment = MappingProxyType({"rescale": 2.0})  # DINOv3
 
 
 def along(directions: Tensor, frequencies: Tensor) -> Tensor:
@@ -34,6 +39,8 @@ class RopeDinoV3(RopeAxial):
         patch_size: as for `RopeAxial`.
         channels: as for `RopeAxial`.
         layout: as for `RopeAxial`.
+        augment: as for `RopeAxial`; DINOv3 was trained with rescale 2 alone.
+        fuzzy: as for `RopeAxial`.
     """
 
     paper = "Siméoni et al., 2025 (DINOv3)"
@@ -49,8 +56,12 @@ class RopeDinoV3(RopeAxial):
         channels: int = 3,
         *,
         layout: str = "half",
+        augment: Augment = TRAINED_WITH,
+        fuzzy: float = 0.0,
     ):
-        super().__init__(dim, grid, heads, temperature, refine, patch_size, channels, layout=layout)
+        super().__init__(
+            dim, grid, heads, temperature, refine, patch_size, channels, layout=layout, augment=augment, fuzzy=fuzzy
+        )
 
     def _scaled(self, points: Tensor, sizes: Tensor) -> Tensor:
         return 2 * torch.pi * (2 * (points + 0.5) / sizes - 1)
@@ -60,10 +71,10 @@ class RopeDinoV3(RopeAxial):
 class RopeGolden(WaveRotary):
     """Each channel pair of each head turns along a direction of its own: multiples of the golden angle.
 
-    Pair number n, counted through all heads, has the direction n pi (sqrt(5) - 1) / 2. Frequencies are the same in every
-    head, geometric from 1 / temperature to 1 radian a cell. Xiong measures coordinates in halves of the image; here
-    they are cells, as for the other rotary encoders. vit-pytorch's version has the directions of a sequence for any
-    number of dimensions instead.
+    Pair number n, counted through all heads, has the direction n pi (sqrt(5) - 1) / 2. Frequencies are the same in
+    every head, geometric from 1 / temperature to 1 radian a cell. Xiong measures coordinates in halves of the image;
+    here they are cells, as for the other rotary encoders. vit-pytorch has directions for any number of dimensions
+    instead, from another sequence.
 
     Args:
         dim: width D of the tokens; each head's part a multiple of 4.
@@ -75,6 +86,8 @@ class RopeGolden(WaveRotary):
         channels: as for `RopeAxial`.
         layout: as for `RopeAxial`.
         extrapolate: as for `RopeAxial`.
+        augment: as for `RopeAxial`.
+        fuzzy: as for `RopeAxial`.
     """
 
     paper = "Xiong, 2025"
@@ -104,6 +117,8 @@ class RopeSpiral(WaveRotary):
         directions: number K of directions, even; 2 is `rope_axial` with rows and columns exchanged.
         layout: as for `RopeAxial`.
         extrapolate: as for `RopeAxial`.
+        augment: as for `RopeAxial`.
+        fuzzy: as for `RopeAxial`.
     """
 
     paper = "Liu et al., 2026"
@@ -121,10 +136,11 @@ class RopeSpiral(WaveRotary):
         directions: int = 4,
         layout: str = "interleaved",
         extrapolate: str = "none",
+        augment: Augment = None,
+        fuzzy: float = 0.0,
     ):
-        super().__init__(
-            dim, grid, heads, temperature, refine, patch_size, channels, layout=layout, extrapolate=extrapolate
-        )
+        shared: Any = {"layout": layout, "extrapolate": extrapolate, "augment": augment, "fuzzy": fuzzy}
+        super().__init__(dim, grid, heads, temperature, refine, patch_size, channels, **shared)
         self.directions = as_size(directions, "directions")
         require(self.directions % 2 == 0, f"`directions` must be even, got {directions}; they come at right angles.")
 
@@ -139,8 +155,8 @@ class RopeSpiral(WaveRotary):
 class RopeSimplex(WaveRotary):
     """Three wave vectors at 120 degrees for each of several frequencies, so that no axis is special.
 
-    The scores of equal vectors do not change when positions are turned by 60 degrees, and near a point they fall alike in
-    all directions. Frequencies are geometric; pairs that remain after whole threes do not turn.
+    The scores of equal vectors do not change when positions are turned by 60 degrees, and near a point they fall alike
+    in all directions. Frequencies are geometric; pairs that remain after whole threes do not turn.
 
     Args:
         dim: width D of the tokens; each head's part a multiple of 4, at least 8.
@@ -152,6 +168,8 @@ class RopeSimplex(WaveRotary):
         channels: as for `RopeAxial`.
         layout: as for `RopeAxial`.
         extrapolate: as for `RopeAxial`.
+        augment: as for `RopeAxial`.
+        fuzzy: as for `RopeAxial`.
     """
 
     paper = "Li et al., 2024 (GridPE); nD-RoPE, 2026"
