@@ -1,5 +1,7 @@
 """Rotary encoders along the axes and along learned directions."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -7,8 +9,9 @@ from loope.core.errors import one_of
 from loope.core.grid import Grid, GridLike, as_positive, as_size
 from loope.encoders.base import register_encoder
 from loope.encoders.refine import Refine
-from loope.encoders.rotary_base import Rotary, WaveRotary, bands
-from loope.positions import Positions, PositionsLike, as_positions
+from loope.encoders.rotary_base import Rotary, WaveRotary
+from loope.encoders.rotary_waves import bands
+from loope.positions import Positions
 from loope.positions.augment import Augment
 
 SCALINGS = ("axis", "height")
@@ -30,6 +33,8 @@ class RopeAxial(WaveRotary):
         extrapolate: coordinates on other grids than the first: "none", "linear" or "ntk", see `Rotary`.
         augment: random moves while training, such as {"shift": 0.1, "jitter": 1.1, "rescale": 2.0}.
         fuzzy: while training, each patch moves by up to this many cells along each axis (ViTAR has 0.5).
+        basis: a learned basis of the rotations: "orthogonal", "svd" or "commuting", see `Rotary`.
+        depth: blocks of the model, for `basis`.
     """
 
     paper = "Heo et al., 2024"
@@ -58,6 +63,7 @@ class RopeMixed(Rotary):
         extrapolate: as for `RopeAxial`.
         augment: as for `RopeAxial`.
         fuzzy: as for `RopeAxial`.
+        basis: as for `RopeAxial`.
     """
 
     paper = "Heo et al., 2024"
@@ -77,8 +83,10 @@ class RopeMixed(Rotary):
         extrapolate: str = "none",
         augment: Augment = None,
         fuzzy: float = 0.0,
+        basis: str | None = None,
     ):
-        super().__init__(dim, grid, heads, layout=layout, extrapolate=extrapolate, augment=augment, fuzzy=fuzzy)
+        shared: Any = {"layout": layout, "extrapolate": extrapolate, "augment": augment, "fuzzy": fuzzy, "basis": basis}
+        super().__init__(dim, grid, heads, depth=depth, **shared)
         count = self.pairs // 2
         falling = as_positive(temperature, "temperature") ** (-torch.arange(count) / count)
         # Each head starts as axial rotary in a randomly rotated frame.
@@ -87,20 +95,19 @@ class RopeMixed(Rotary):
         self.frequencies = nn.Parameter(torch.stack((direction.cos(), direction.sin())) * falling.repeat(2))
         self._refine_by(refine, patch_size, channels)
 
-    def angles(self, positions: PositionsLike, layer: int) -> Tensor:
+    def _plain_angles(self, positions: Positions, layer: int) -> Tensor:
         """Return row and column times their learned frequencies, `(1 or B, heads, N, d/2)`."""
         self._check_layer(layer, self._layers())
-        place = as_positions(positions)
-        if place.moved is None:
-            points = self.per_patch("_coordinates", place)
-            factors = None if self.extrapolate == "none" else self.per_patch("_grid_factors", place)
+        if positions.moved is None:
+            points = self.per_patch("_coordinates", positions)
+            factors = None if self.extrapolate == "none" else self.per_patch("_grid_factors", positions)
         else:
-            points, sizes = (each.to(self.wide) for each in self._plane(place))
+            points, sizes = (each.to(self.wide) for each in self._plane(positions))
             factors = self._factors(sizes)
         return self._turns(points, factors, self.frequencies[:, layer].movedim(0, -1).to(points.dtype))
 
     def no_weight_decay(self) -> set[str]:
-        return {"frequencies"}
+        return {"frequencies"} | super().no_weight_decay()
 
     def _layers(self) -> int:
         return self.frequencies.shape[1]
@@ -130,6 +137,8 @@ class ScaledRope(RopeAxial):
         layout: as for `RopeAxial`.
         augment: as for `RopeAxial`.
         fuzzy: as for `RopeAxial`.
+        basis: as for `RopeAxial`.
+        depth: as for `RopeAxial`.
     """
 
     paper = "Chu et al., 2024 (VisionLLaMA)"
@@ -149,10 +158,11 @@ class ScaledRope(RopeAxial):
         layout: str = "interleaved",
         augment: Augment = None,
         fuzzy: float = 0.0,
+        basis: str | None = None,
+        depth: int | None = None,
     ):
-        super().__init__(
-            dim, grid, heads, temperature, refine, patch_size, channels, layout=layout, augment=augment, fuzzy=fuzzy
-        )
+        shared: Any = {"layout": layout, "augment": augment, "fuzzy": fuzzy, "basis": basis, "depth": depth}
+        super().__init__(dim, grid, heads, temperature, refine, patch_size, channels, **shared)
         self.base = as_size(base, "base")
         one_of("scaling", scaling, SCALINGS)
         self.scaling = scaling

@@ -1,7 +1,4 @@
-"""The base of rotary encoders: queries and keys are rotated by angles that grow with row and column.
-
-Computed on real numbers: pairs of channels are rotated as points in a plane.
-"""
+"""The base of rotary encoders: queries and keys are rotated by angles that grow with row and column."""
 
 from __future__ import annotations
 
@@ -15,36 +12,13 @@ from loope.core.errors import one_of, require_multiple
 from loope.core.grid import Grid, GridLike, as_positive, as_size
 from loope.encoders.constants import Constants
 from loope.encoders.refine import Refinable, Refine
+from loope.encoders.rotary_basis import make_basis
+from loope.encoders.rotary_waves import slowness, turn_both, waves
 from loope.positions import Positions, PositionsLike, as_positions
 from loope.positions.augment import Augment
 
 LAYOUTS = ("interleaved", "half")
 EXTRAPOLATIONS = ("none", "linear", "ntk")
-
-
-def waves(angles: Tensor, layout: str = "interleaved") -> Tensor:
-    """Return cosines and signed sines of angles `(..., N, d/2)` for `turn`: `(2, ..., N, d)`."""
-    inner = -1 if layout == "interleaved" else -2
-    cos, sin = angles.cos().unsqueeze(inner), angles.sin().unsqueeze(inner)
-    # Broadcasting, because stacking along the last dimension copies number by number, in twice the time.
-    signs = torch.arange(-1, 2, 2, dtype=angles.dtype, device=angles.device)
-    sin = sin * (signs if inner == -1 else signs[:, None])
-    return torch.stack((cos.expand_as(sin), sin)).flatten(-2)
-
-
-def turn(x: Tensor, cos: Tensor, sin: Tensor, layout: str = "interleaved") -> Tensor:
-    """Rotate the channel pairs of `x` `(..., N, d)` by the angles of `waves`: (a cos - b sin, b cos + a sin)."""
-    # Whole rows at once: reading every other channel would take a third longer.
-    if layout == "interleaved":
-        swapped = x.view(*x.shape[:-1], -1, 2).flip(-1).flatten(-2)
-    else:
-        swapped = x.view(*x.shape[:-1], 2, -1).flip(-2).flatten(-2)
-    return torch.addcmul(x * cos, swapped, sin)
-
-
-def bands(count: int, temperature: float) -> Tensor:
-    """Return `count` geometric frequencies from 1 to about 1 / temperature, float64."""
-    return temperature ** (-torch.arange(count, dtype=torch.float64) / count)
 
 
 class Rotary(Refinable, ABC):
@@ -63,6 +37,9 @@ class Rotary(Refinable, ABC):
         augment: random moves while training, such as {"shift": 0.1, "jitter": 1.1, "rescale": 2.0}; see
             `Augmentation`.
         fuzzy: while training, each patch moves by up to this many cells along each axis.
+        basis: a learned basis of the rotations, for each block and head: "orthogonal" (STRING), "svd" (HARoPE) or
+            "commuting" (ComRoPE). All start as the identity.
+        depth: blocks of the model, for `basis`.
     """
 
     reads_content = False
@@ -77,6 +54,8 @@ class Rotary(Refinable, ABC):
         extrapolate: str = "none",
         augment: Augment = None,
         fuzzy: float = 0.0,
+        basis: str | None = None,
+        depth: int | None = None,
     ):
         super().__init__(dim, grid)
         self.heads = as_size(heads, "heads")
@@ -87,6 +66,7 @@ class Rotary(Refinable, ABC):
         self._augment_by(augment, fuzzy)
         self.layout = layout
         self.extrapolate = extrapolate
+        self.basis = make_basis(basis, depth, self.heads, 2 * self.pairs, layout)
         self.trained = self.grid
         if extrapolate != "none":  # in checkpoints, because a model may be saved after it was resized
             self.register_buffer("trained_grid", torch.tensor(self.grid))
@@ -96,25 +76,31 @@ class Rotary(Refinable, ABC):
         require_multiple("dim", self.dim, 4 * self.heads, f"{self.name!r} with {self.heads} heads")
 
     @abstractmethod
+    def _plain_angles(self, positions: Positions, layer: int) -> Tensor:
+        """Return the angles without a basis, `(1 or B, heads or 1, N, d/2)` in at least float32."""
+
     def angles(self, positions: PositionsLike, layer: int) -> Tensor:
         """Return the angles, `(1 or B, heads or 1, N, d/2)` in at least float32."""
+        angles = self._plain_angles(as_positions(positions), layer)
+        if self.basis is None or not self.basis.learns_angles:
+            return angles
+        self._check_layer(layer, self.basis.depth)
+        return angles * self.basis.factors(layer).to(angles.dtype)
 
     def rotate(self, q: Tensor, k: Tensor, positions: Positions, layer: int) -> tuple[Tensor, Tensor]:
         """Rotate queries and keys by their positions, so that scores depend on offsets."""
         place = as_positions(positions)
         self._check_tokens(q, place)
         self._check_tokens(k, place)
-        cos, sin = self.waves(place, layer).to(q.dtype)
-        return turn(q, cos, sin, self.layout), turn(k, cos, sin, self.layout)
+        return turn_both(q, k, self.waves(place, layer), self.layout, *self.matrix_at(layer, None))
 
     def rotate_partly(
         self, q: Tensor, k: Tensor, positions: Positions, layer: int, strength: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Rotate by the angles times `strength`."""
+        """Rotate by the angles, and in a basis by its angles too, times `strength`."""
         place = as_positions(positions)
         self._check_tokens(q, place)
-        cos, sin = self.waves_at(place, layer, strength).to(q.dtype)
-        return turn(q, cos, sin, self.layout), turn(k, cos, sin, self.layout)
+        return turn_both(q, k, self.waves_at(place, layer, strength), self.layout, *self.matrix_at(layer, strength))
 
     def waves(self, positions: Positions, layer: int) -> Tensor:
         """Return cosines and sines of the angles for `turn`: `(2, 1 or B, heads or 1, N, d)` in at least float32."""
@@ -126,23 +112,42 @@ class Rotary(Refinable, ABC):
             return self.waves(positions, layer)
         return waves(self.angles(positions, layer) * strength, self.layout)
 
+    def matrix_at(self, layer: int, strength: Tensor | None) -> tuple[Tensor | None, bool]:
+        """Return the basis at a strength for `turn_both`: `(heads, d, d)` or None, and whether channels turn back."""
+        if self.basis is None:
+            return None, False
+        self._check_layer(layer, self.basis.depth)
+        return self.basis.matrix(layer, strength, self.wide), self.basis.returns
+
+    def no_weight_decay(self) -> set[str]:
+        return set() if self.basis is None else {f"basis.{name}" for name, _ in self.basis.named_parameters()}
+
     def similarity(self, grid: GridLike | None = None) -> Tensor:
         """Return the mean cosine of the angle between two positions over heads, frequencies and blocks, `(N, N)`.
 
-        It is the score of two equal vectors whose channel pairs have equal length.
+        It is the score of two equal vectors whose channel pairs have equal length. A basis that changes lengths gives
+        pairs other weights.
         """
         place = self._place(grid)
-        total = torch.stack([self._kernel(self.angles(place, layer)[0]) for layer in range(self._layers())])
-        return total.mean(0)
+        kernels = []
+        for layer in range(self._layers()):
+            angles = self.angles(place, layer)[0]
+            weights = None if self.basis is None else self.basis.weights(layer, angles.dtype)
+            kernels.append(self._kernel(angles, weights))
+        total = torch.stack(kernels).mean(0)
+        return total if self.basis is None else total / total[0, 0]
 
     def _layers(self) -> int:
-        return 1
+        return 1 if self.basis is None else self.basis.depth
 
     @staticmethod
-    def _kernel(angles: Tensor) -> Tensor:
+    def _kernel(angles: Tensor, weights: Tensor | None) -> Tensor:
         # cos(a - b) = cos a cos b + sin a sin b, summed as a product of matrices.
-        parts = torch.cat((angles.cos(), angles.sin()), dim=-1).transpose(0, 1).flatten(1)
-        return parts @ parts.T / angles[:, 0].numel()
+        cos, sin = angles.cos(), angles.sin()
+        if weights is not None:
+            cos, sin = (each * weights.sqrt()[:, None] for each in (cos, sin))
+        parts = torch.cat((cos, sin), dim=-1).transpose(0, 1).flatten(1)
+        return parts @ parts.T / cos[:, 0].numel()
 
     def _turns(self, points: Tensor, factors: Tensor | None, vectors: Tensor) -> Tensor:
         """Return the scalar products of positions and wave vectors, the angles.
@@ -180,14 +185,6 @@ class Rotary(Refinable, ABC):
         return f"{super().extra_repr()}, heads={self.heads}"
 
 
-def slowness(vectors: Tensor) -> Tensor:
-    """Return 0 for the longest of the wave vectors `(..., d/2, 2)`, 1 for the shortest, and linear in log length."""
-    lengths: Tensor = torch.linalg.vector_norm(vectors.detach(), dim=-1)
-    longest = lengths.amax(-1, keepdim=True)
-    slower = (longest / torch.where(lengths > 0, lengths, longest)).log()  # pairs that do not turn have length 0
-    return slower / slower.amax(-1, keepdim=True).clamp(min=torch.finfo(slower.dtype).tiny)
-
-
 class WaveRotary(Rotary):
     """Base class of rotary encoders with fixed wave vectors; subclasses implement `_vectors`.
 
@@ -203,6 +200,8 @@ class WaveRotary(Rotary):
         extrapolate: as for `Rotary`.
         augment: as for `Rotary`.
         fuzzy: as for `Rotary`.
+        basis: as for `Rotary`.
+        depth: as for `Rotary`.
     """
 
     def __init__(
@@ -219,8 +218,20 @@ class WaveRotary(Rotary):
         extrapolate: str = "none",
         augment: Augment = None,
         fuzzy: float = 0.0,
+        basis: str | None = None,
+        depth: int | None = None,
     ):
-        super().__init__(dim, grid, heads, layout=layout, extrapolate=extrapolate, augment=augment, fuzzy=fuzzy)
+        super().__init__(
+            dim,
+            grid,
+            heads,
+            layout=layout,
+            extrapolate=extrapolate,
+            augment=augment,
+            fuzzy=fuzzy,
+            basis=basis,
+            depth=depth,
+        )
         self.temperature = as_positive(temperature, "temperature")
         self._refine_by(refine, patch_size, channels)
 
@@ -228,14 +239,15 @@ class WaveRotary(Rotary):
     def _vectors(self) -> Tensor:
         """Return the wave vectors in radians a cell, `(heads or 1, d/2, 2)` float64: rows first."""
 
-    def angles(self, positions: PositionsLike, layer: int) -> Tensor:
+    def _plain_angles(self, positions: Positions, layer: int) -> Tensor:
         """Return row and column times the wave vectors, `(1 or B, heads or 1, N, d/2)`."""
-        place = as_positions(positions)
-        if place.moved is None:
-            return self.per_patch("_angles", place).transpose(1, 2)
-        return self._moved_angles(place).to(self.wide)
+        if positions.moved is None:
+            return self.per_patch("_angles", positions).transpose(1, 2)
+        return self._moved_angles(positions).to(self.wide)
 
     def waves(self, positions: Positions, layer: int) -> Tensor:
+        if self.basis is not None and self.basis.learns_angles:
+            return super().waves(positions, layer)
         if positions.whole is not None:
             return self.constant("_waves", positions.whole)
         return waves(self._moved_angles(positions), self.layout).to(self.wide)  # rounded once, as constants are

@@ -12,7 +12,8 @@ from loope.core.grid import GridLike, as_size
 from loope.encoders.base import register_encoder
 from loope.encoders.refine import Refine
 from loope.encoders.rotary import RopeAxial
-from loope.encoders.rotary_base import WaveRotary, bands
+from loope.encoders.rotary_base import WaveRotary
+from loope.encoders.rotary_waves import bands
 from loope.positions.augment import Augment
 
 TRAINED_WITH: Augment = MappingProxyType({"rescale": 2.0})  # DINOv3
@@ -41,6 +42,8 @@ class RopeDinoV3(RopeAxial):
         layout: as for `RopeAxial`.
         augment: as for `RopeAxial`; DINOv3 was trained with rescale 2 alone.
         fuzzy: as for `RopeAxial`.
+        basis: as for `RopeAxial`.
+        depth: as for `RopeAxial`.
     """
 
     paper = "Siméoni et al., 2025 (DINOv3)"
@@ -58,10 +61,11 @@ class RopeDinoV3(RopeAxial):
         layout: str = "half",
         augment: Augment = TRAINED_WITH,
         fuzzy: float = 0.0,
+        basis: str | None = None,
+        depth: int | None = None,
     ):
-        super().__init__(
-            dim, grid, heads, temperature, refine, patch_size, channels, layout=layout, augment=augment, fuzzy=fuzzy
-        )
+        shared: Any = {"layout": layout, "augment": augment, "fuzzy": fuzzy, "basis": basis, "depth": depth}
+        super().__init__(dim, grid, heads, temperature, refine, patch_size, channels, **shared)
 
     def _scaled(self, points: Tensor, sizes: Tensor) -> Tensor:
         return 2 * torch.pi * (2 * (points + 0.5) / sizes - 1)
@@ -88,6 +92,8 @@ class RopeGolden(WaveRotary):
         extrapolate: as for `RopeAxial`.
         augment: as for `RopeAxial`.
         fuzzy: as for `RopeAxial`.
+        basis: as for `RopeAxial`.
+        depth: as for `RopeAxial`.
     """
 
     paper = "Xiong, 2025"
@@ -119,6 +125,8 @@ class RopeSpiral(WaveRotary):
         extrapolate: as for `RopeAxial`.
         augment: as for `RopeAxial`.
         fuzzy: as for `RopeAxial`.
+        basis: as for `RopeAxial`.
+        depth: as for `RopeAxial`.
     """
 
     paper = "Liu et al., 2026"
@@ -138,8 +146,11 @@ class RopeSpiral(WaveRotary):
         extrapolate: str = "none",
         augment: Augment = None,
         fuzzy: float = 0.0,
+        basis: str | None = None,
+        depth: int | None = None,
     ):
         shared: Any = {"layout": layout, "extrapolate": extrapolate, "augment": augment, "fuzzy": fuzzy}
+        shared |= {"basis": basis, "depth": depth}
         super().__init__(dim, grid, heads, temperature, refine, patch_size, channels, **shared)
         self.directions = as_size(directions, "directions")
         require(self.directions % 2 == 0, f"`directions` must be even, got {directions}; they come at right angles.")
@@ -170,6 +181,8 @@ class RopeSimplex(WaveRotary):
         extrapolate: as for `RopeAxial`.
         augment: as for `RopeAxial`.
         fuzzy: as for `RopeAxial`.
+        basis: as for `RopeAxial`.
+        depth: as for `RopeAxial`.
     """
 
     paper = "Li et al., 2024 (GridPE); nD-RoPE, 2026"

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from loope.core.errors import LoopeError, require
 from loope.core.grid import GridLike, as_grid
 from loope.encoders import PositionalEncoder
-from loope.encoders.rotary_base import Rotary, turn
+from loope.encoders.rotary_base import Rotary
+from loope.encoders.rotary_waves import turn_both
 from loope.positions import Positions, PositionsLike, as_positions
 from loope.surgery.adapters.branch import Branch
 from loope.surgery.attach import resize
@@ -58,13 +59,17 @@ class BakedTable(Baked):
 class BakedRotation(Baked):
     """A baked rotary encoder: cosines and sines, `(layers, 2, 1, heads or 1, N, d)`."""
 
-    def __init__(self, encoder: Rotary, value: Tensor):
+    matrices: Tensor | None  # of a learned basis, `(blocks, heads, d, d)`
+
+    def __init__(self, encoder: Rotary, value: Tensor, matrices: Tensor | None, returns: bool):
         super().__init__(encoder, value)
         self.layout = encoder.layout
+        self.returns = returns
+        self.register_buffer("matrices", None if matrices is None else matrices.detach().to(encoder.dtype))
 
     def rotate(self, q: Tensor, k: Tensor, positions: Positions, layer: int) -> tuple[Tensor, Tensor]:
-        cos, sin = self.at(positions, layer).to(q.dtype).unbind(0)
-        return turn(q, cos, sin, self.layout), turn(k, cos, sin, self.layout)
+        matrix = None if self.matrices is None else self.matrices[layer]
+        return turn_both(q, k, self.at(positions, layer), self.layout, matrix, self.returns)
 
     def rotate_partly(
         self, q: Tensor, k: Tensor, positions: Positions, layer: int, strength: Tensor
@@ -121,7 +126,10 @@ def _baked(encoder: PositionalEncoder, branch: Branch, strength: Tensor | None) 
         return BakedTable(encoder, encoder(None)[None]).eval()
     if isinstance(encoder, Rotary):
         rotations = [encoder.waves_at(grid, layer, strength) for layer in range(depth)]
-        return BakedRotation(encoder, _once(torch.stack(rotations))).eval()
+        bases = [encoder.matrix_at(layer, strength) for layer in range(depth)]
+        matrices = [matrix for matrix, _ in bases if matrix is not None]
+        stacked = torch.stack(matrices) if matrices else None
+        return BakedRotation(encoder, _once(torch.stack(rotations)), stacked, bases[0][1]).eval()
     if "bias" in encoder.hooks():
         query = encoder._anchor.new_zeros(1, 1, grid.length, 1)  # not read
         layers = range(depth if encoder.bias_per_layer else 1)

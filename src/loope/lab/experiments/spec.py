@@ -28,6 +28,7 @@ ADDED = {
     "extrapolate": "none",
     "augment": None,
     "fuzzy": 0.0,
+    "basis": None,
 }
 PHOTOGRAPHS = ("pets", "cifar100", "imagenet", "imagenet100")
 
