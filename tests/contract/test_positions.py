@@ -179,7 +179,7 @@ def test_moved_positions_agree_with_cells_where_they_meet(name):
             torch.testing.assert_close(value, expected[key].expand_as(value), rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["sincos2d", "sincos2d_sum", "fourier", "learned", *ROTARY, "alibi2d"])
+@pytest.mark.parametrize("name", ["sincos2d", "sincos2d_sum", "fourier", "learned", *ROTARY, "liere", "alibi2d"])
 def test_encoders_of_the_plane_are_continuous(name):
     encoder = make(name)
     (image,), (tokens,), (queries,) = inputs([(3, 4)])

@@ -57,7 +57,7 @@ def outputs(encoder, images, positions):
 def test_the_list_is_the_documented_one():
     additive = ["sinusoid", "gilbert", "sincos2d", "sincos2d_sum", "fourier"]
     rotary = ["rope_axial", "rope_mixed", "as2drope", "rope_dinov3", "rope_golden", "rope_spiral", "rope_simplex"]
-    assert [*additive, *rotary] == REFINABLE
+    assert [*additive, *rotary, "liere"] == REFINABLE
 
 
 @every_refinable
