@@ -21,7 +21,8 @@ class Liere(Refinable):
 
     A and B need not commute, so scores are not exactly relative: they depend on offsets alone only along lines through
     the centre of the image. Coordinates run from -1 to 1 over the image, which is ours, so other grids stay in the
-    trained range. Matrix exponentials are slow, and ONNX has none.
+    trained range. Matrix exponentials are slow, and ONNX has none:
+    `loope.bake` makes them constants.
 
     Args:
         dim: width D of the tokens, divisible by the number of heads.
@@ -97,13 +98,7 @@ class Liere(Refinable):
         self._check_tokens(q, place)
         self._check_tokens(k, place)
         rotations = self.rotations(place, layer, strength).to(q.dtype)
-        return self._apply_to(q, rotations), self._apply_to(k, rotations)
-
-    def _apply_to(self, x: Tensor, rotations: Tensor) -> Tensor:
-        blocks = x.view(*x.shape[:-1], -1, self.block)
-        if len(rotations) == 1:  # one product for all images
-            return torch.einsum("hnkij,bhnkj->bhnki", rotations[0], blocks).flatten(-2)
-        return torch.einsum("bhnkij,bhnkj->bhnki", rotations, blocks).flatten(-2)
+        return turn_blocks(q, rotations), turn_blocks(k, rotations)
 
     def similarity(self, grid: GridLike | None = None) -> Tensor:
         """Return the mean score of two equal random vectors of length 1 over heads and blocks, `(N, N)`."""
@@ -122,6 +117,14 @@ class Liere(Refinable):
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, heads={self.heads}, block={self.block}"
+
+
+def turn_blocks(x: Tensor, rotations: Tensor) -> Tensor:
+    """Rotate blocks of b channels of `x` `(B, heads, N, d)` by `rotations` `(1 or B, heads, N, d/b, b, b)`."""
+    blocks = x.view(*x.shape[:-1], -1, rotations.shape[-1])
+    if len(rotations) == 1:  # one product for all images
+        return torch.einsum("hnkij,bhnkj->bhnki", rotations[0], blocks).flatten(-2)
+    return torch.einsum("bhnkij,bhnkj->bhnki", rotations, blocks).flatten(-2)
 
 
 def _centred(points: Tensor, sizes: Tensor) -> Tensor:

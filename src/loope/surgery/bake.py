@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from loope.core.errors import LoopeError, require
 from loope.core.grid import GridLike, as_grid
 from loope.encoders import PositionalEncoder
+from loope.encoders.liere import Liere, turn_blocks
 from loope.encoders.rotary_base import Rotary
 from loope.encoders.rotary_waves import turn_both
 from loope.positions import Positions, PositionsLike, as_positions
@@ -77,6 +78,19 @@ class BakedRotation(Baked):
         return self.rotate(q, k, positions, layer)  # the angles were multiplied by the strength before
 
 
+class BakedMatrices(Baked):
+    """A baked `liere`: rotations of blocks of channels, `(layers, 1, heads, N, d/b, b, b)`."""
+
+    def rotate(self, q: Tensor, k: Tensor, positions: Positions, layer: int) -> tuple[Tensor, Tensor]:
+        rotations = self.at(positions, layer).to(q.dtype)
+        return turn_blocks(q, rotations), turn_blocks(k, rotations)
+
+    def rotate_partly(
+        self, q: Tensor, k: Tensor, positions: Positions, layer: int, strength: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        return self.rotate(q, k, positions, layer)  # the matrices were multiplied by the strength before
+
+
 class BakedBias(Baked):
     """A baked bias, `(layers, 1, heads, P + N, P + N)`, so that no block has to add the prefix."""
 
@@ -130,6 +144,10 @@ def _baked(encoder: PositionalEncoder, branch: Branch, strength: Tensor | None) 
         matrices = [matrix for matrix, _ in bases if matrix is not None]
         stacked = torch.stack(matrices) if matrices else None
         return BakedRotation(encoder, _once(torch.stack(rotations)), stacked, bases[0][1]).eval()
+    if isinstance(encoder, Liere):
+        return BakedMatrices(
+            encoder, torch.stack([encoder.rotations(grid, layer, strength) for layer in range(depth)])
+        ).eval()
     if "bias" in encoder.hooks():
         query = encoder._anchor.new_zeros(1, 1, grid.length, 1)  # not read
         layers = range(depth if encoder.bias_per_layer else 1)
