@@ -40,8 +40,9 @@ def tied_to_grid(name) -> bool:
 
 def test_the_list_matches_the_documents():
     additive = ["none", "learned", "sinusoid", "gilbert", "sincos2d", "sincos2d_sum", "fourier", "loope"]
-    assert [*additive, "peg", "irpe", "alibi2d", "rope_axial", "rope_mixed", "as2drope"] == NAMES
-    assert loope.list_encoders("rope*") == ["rope_axial", "rope_mixed"]
+    rotary = ["rope_axial", "rope_mixed", "as2drope", "rope_dinov3", "rope_golden", "rope_spiral", "rope_simplex"]
+    assert [*additive, "peg", "irpe", "alibi2d", *rotary, "liere"] == NAMES
+    assert loope.list_encoders("rope_*s*") == ["rope_spiral", "rope_simplex"]
 
 
 @every_encoder

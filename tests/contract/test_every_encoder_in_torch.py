@@ -95,6 +95,7 @@ def test_compiled_encoders_do_not_share_constants(name):
     """Two encoders of one class go through one compiled function, which has been specialized to the first."""
     torch._dynamo.reset()
     other = {"sinusoid": {"frequencies": "arithmetic"}, "rope_axial": {"temperature": 7.0}, "as2drope": {"base": 7}}
+    other |= {name: {"temperature": 7.0} for name in ("rope_dinov3", "rope_golden", "rope_spiral", "rope_simplex")}
     encoders = [make(name, (3, 4)).eval(), make(name, (3, 4), seed=1, **other.get(name, {})).eval()]
     compiled, given = torch.compile(hook_outputs, fullgraph=True, backend="eager"), inputs((3, 4))
     for encoder in encoders:

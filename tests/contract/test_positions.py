@@ -5,11 +5,13 @@ import torch
 
 import loope
 from loope import Positions
+from loope.encoders import encoder_class
 from loope.positions import as_positions
 
 DIM, HEADS, DEPTH, SIDE = 16, 2, 2, 2
 SIZES = [(3, 4), (4, 3), (2, 2), (3, 4)]
 ENCODERS = [name for name in loope.list_encoders() if name.islower()]
+ROTARY = [name for name in ENCODERS if hasattr(encoder_class(name), "angles")]
 
 
 def make(name, dtype=torch.float64):
@@ -177,9 +179,7 @@ def test_moved_positions_agree_with_cells_where_they_meet(name):
             torch.testing.assert_close(value, expected[key].expand_as(value), rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    "name", ["sincos2d", "sincos2d_sum", "fourier", "learned", "rope_axial", "rope_mixed", "as2drope", "alibi2d"]
-)
+@pytest.mark.parametrize("name", ["sincos2d", "sincos2d_sum", "fourier", "learned", *ROTARY, "liere", "alibi2d"])
 def test_encoders_of_the_plane_are_continuous(name):
     encoder = make(name)
     (image,), (tokens,), (queries,) = inputs([(3, 4)])
@@ -199,7 +199,7 @@ def test_encoders_of_the_plane_are_continuous(name):
         assert float((far[key] - base[key]).abs().max()) > 1e-4
 
 
-@pytest.mark.parametrize("name", ["rope_axial", "rope_mixed", "alibi2d", "irpe"])
+@pytest.mark.parametrize("name", [*ROTARY, "alibi2d", "irpe"])
 def test_relative_encoders_do_not_notice_a_shift(name):
     encoder = make(name)
     _, tokens, (q,) = inputs([(3, 4)])

@@ -56,7 +56,8 @@ def outputs(encoder, images, positions):
 
 def test_the_list_is_the_documented_one():
     additive = ["sinusoid", "gilbert", "sincos2d", "sincos2d_sum", "fourier"]
-    assert [*additive, "rope_axial", "rope_mixed", "as2drope"] == REFINABLE
+    rotary = ["rope_axial", "rope_mixed", "as2drope", "rope_dinov3", "rope_golden", "rope_spiral", "rope_simplex"]
+    assert [*additive, *rotary, "liere"] == REFINABLE
 
 
 @every_refinable
@@ -64,7 +65,7 @@ def test_the_list_is_the_documented_one():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_the_start_is_the_static_encoder_bit_for_bit(name, kind, dtype):
     positions = KINDS[kind]()
-    static, refined = make(name, None).to(dtype), make(name).to(dtype)
+    static, refined = make(name, None).to(dtype).eval(), make(name).to(dtype).eval()
     images = images_for(positions, dtype)
     expected, ours = outputs(static, images, positions), outputs(refined, images, positions)
     if name == "fourier" and kind != "whole":
@@ -84,7 +85,7 @@ def test_the_image_moves_patches_once_it_has_learned(name):
     # The same as the static encoder where the offsets say.
     if encoder.offsets(images).dim() == 3:
         moved = positions._replace(moved=positions.coordinates.double() + encoder.offsets(images))
-        assert torch.equal(outputs(make(name, None).double(), images, moved), one)
+        assert torch.equal(outputs(make(name, None).double().eval(), images, moved), one)
     else:
         index = loope.create_order(getattr(encoder, "order", "raster"), *GRID).index.flatten()
         torch.testing.assert_close(encoder.refined_index(images), index + encoder.offsets(images))

@@ -49,7 +49,9 @@ def test_additive_is_the_cosine_of_the_vectors(name):
     torch.testing.assert_close(loope.encoder_similarity(encoder), torch.as_tensor(expected), atol=1e-11, rtol=0)
 
 
-@pytest.mark.parametrize("name", ["rope_axial", "rope_mixed", "as2drope"])
+@pytest.mark.parametrize(
+    "name", ["rope_axial", "rope_mixed", "as2drope", "rope_dinov3", "rope_golden", "rope_spiral", "rope_simplex"]
+)
 def test_rotary_is_the_mean_cosine_of_angle_differences(name):
     encoder = make(name, GRID).double()
     layers = DEPTH if name == "rope_mixed" else 1

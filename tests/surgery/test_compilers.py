@@ -8,8 +8,9 @@ import onnxruntime
 import pytest
 import torch
 
+import loope
 from tests.surgery.matrix import every_encoder, every_model
-from tests.surgery.models import images, make_attached, predict
+from tests.surgery.models import images, make, make_attached, predict
 
 # What comes after the graph is captured no longer sees our code, and takes a third of the time: AOTAutograd and ONNX's
 # optimizer run for every encoder in a ViT, and for one of each kind in every model.
@@ -45,6 +46,8 @@ def test_compile(name, encoder):
 @pytest.mark.filterwarnings("ignore")  # the exporter's and onnxscript's own
 def test_export_and_onnx_with_a_dynamic_batch(name, encoder):
     model = make_attached(name, encoder)
+    if encoder == "liere":  # ONNX has no matrix exponential
+        loope.bake(model, images(model).shape[-1])
     argument = "pixel_values" if name.startswith("HF") else "x"
     batch = torch.export.Dim("batch", min=1, max=64)
     with torch.no_grad():
@@ -59,6 +62,20 @@ def test_export_and_onnx_with_a_dynamic_batch(name, encoder):
         torch.testing.assert_close(out, expected, atol=1e-4, rtol=1e-4)
         (out, *_) = session.run(None, {argument: pixels.numpy()})
         np.testing.assert_allclose(out, expected.numpy(), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("basis", ["orthogonal", "svd", "commuting"])
+@pytest.mark.filterwarnings("ignore")
+def test_baked_bases_go_to_onnx(basis):
+    """ONNX cannot solve linear equations, so bases of rotary encoders must be constants."""
+    model = loope.attach(make("ViT"), "rope_axial", basis=basis)
+    for parameter in model.loope.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    loope.bake(model, 32)
+    with torch.no_grad():
+        session = onnx_session(torch.export.export(model, (images(model),)), optimize=False)
+    (out, *_) = session.run(None, {"x": images(model, seed=1).numpy()})
+    np.testing.assert_allclose(out, predict(model, images(model, seed=1)).numpy(), atol=1e-4, rtol=1e-4)
 
 
 @every_model

@@ -42,6 +42,22 @@ def test_mixed_rotary_is_evas_own_with_its_frequencies():
     torch.testing.assert_close(predict(model, images(model)), own, atol=1e-4, rtol=1e-4)
 
 
+def test_dinov3s_rotary_is_evas_own_also_while_training():
+    torch.manual_seed(0)
+    rope = {"rope_type": "dinov3", "attn_type": "rope", "rope_rotate_half": True, "rope_temperature": 100.0}
+    model = randomised(eva(use_abs_pos_emb=False, **rope, rope_rescale_coords=2.0))
+    pixels, outputs = images(model, (32, 32)), {}
+    for encoder in (None, "rope_dinov3"):
+        if encoder:
+            loope.attach(model, encoder)
+        for training in (False, True):
+            torch.manual_seed(3)
+            outputs[encoder, training] = predict(model.train(training), pixels)
+    for training in (False, True):
+        torch.testing.assert_close(outputs["rope_dinov3", training], outputs[None, training], atol=1e-4, rtol=1e-4)
+    assert not torch.allclose(outputs[None, True], outputs[None, False])
+
+
 def test_a_bias_is_added_where_beit_adds_its_own():
     torch.manual_seed(0)
     model = randomised(timm.models.Beit(**TIMM, use_abs_pos_emb=False, use_rel_pos_bias=True))

@@ -16,7 +16,13 @@ from tests.surgery.models import TIMM_MODELS, images, loss, make, make_attached
 STEM = re.compile(r"patch_embed|embeds\.proj")
 every_timm_model = pytest.mark.parametrize("name", TIMM_MODELS)
 # Parameters that are positions rather than weights; other encoders have weights only, or no parameters.
-POSITIONS = {"learned": "table", "fourier": "projection", "irpe": "tables", "rope_mixed": "frequencies"}
+POSITIONS = {
+    "learned": "table",
+    "fourier": "projection",
+    "irpe": "tables",
+    "rope_mixed": "frequencies",
+    "liere": "generators",
+}
 # The method's new and deprecated names in transformers, and its name in timm.
 ENABLES_CHECKPOINTING = ("activation_checkpointing_enable", "gradient_checkpointing_enable", "set_grad_checkpointing")
 

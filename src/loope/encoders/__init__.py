@@ -5,6 +5,7 @@ from loope.encoders.create import create_encoder
 from loope.encoders.generator import ImageRefinement
 
 from loope.encoders import learned, sinusoid, sincos2d, fourier, loope, peg, irpe, alibi2d, rotary  # isort: skip
+from loope.encoders import rotary_directions, liere  # isort: skip
 
 __all__ = [
     "ImageRefinement",
@@ -15,11 +16,13 @@ __all__ = [
     "fourier",
     "irpe",
     "learned",
+    "liere",
     "list_encoders",
     "loope",
     "peg",
     "register_encoder",
     "rotary",
+    "rotary_directions",
     "sincos2d",
     "sinusoid",
 ]

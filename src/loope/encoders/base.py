@@ -14,6 +14,7 @@ from loope.core.registry import Registry
 from loope.encoders.constants import Constants
 from loope.encoders.masks import ScoreMod, pad_prefix
 from loope.positions import Positions, PositionsLike, as_positions
+from loope.positions.augment import Augment, Augmentation, as_augmentation
 
 MOST_DIM = 2**20  # width of tokens
 # The kind of encoder that each hook makes.
@@ -48,6 +49,8 @@ class PositionalEncoder(nn.Module):
     continuous: ClassVar[bool] = False
     # Whether an additive encoder can be fitted to a table, for `attach(..., init="own")`.
     imitates: ClassVar[bool] = True
+    # What moves positions at random while training; see `_augment_by`.
+    augmentation: Augmentation | None = None
     _anchor: Tensor
 
     def __init__(self, dim: int, grid: GridLike):
@@ -88,11 +91,18 @@ class PositionalEncoder(nn.Module):
         return q.lerp(there_q, strength.to(q.dtype)), k.lerp(there_k, strength.to(k.dtype))
 
     def refine_positions(self, images: Any, positions: Positions) -> Positions:
-        """Return where the image moves the patches; most encoders leave them where they are.
+        """Return where the patches are for this encoder: moved by the image, or at random while training.
 
-        An attached encoder without `embed` sees the images here only. `embed` gets positions that are not refined.
+        Most encoders leave them where they are. An attached encoder without `embed` is asked once in a forward pass,
+        and its blocks get the result; `embed` gets positions that are not refined, and asks itself.
         """
-        return positions
+        if self.augmentation is None or not self.training:
+            return positions
+        return self.augmentation(positions, *self._plane(positions))
+
+    def _augment_by(self, augment: Augment = None, fuzzy: float = 0.0) -> None:
+        """Move positions at random while training: the options `augment` and `fuzzy` of encoders that take them."""
+        self.augmentation = as_augmentation(augment, fuzzy)
 
     def bias_with_prefix(self, q: Tensor, positions: Positions, layer: int, prefix: int) -> Tensor:
         """Return `bias` with zeros for prefix tokens before the patches, `(1 or B, heads, P + N, P + N)`.

@@ -34,26 +34,30 @@ class Learned(PositionalEncoder):
         dim: width D of the tokens.
         grid: (height, width) of the table.
         std: standard deviation of the initial values.
+        fuzzy: while training, each patch reads the table up to this many cells away along each axis (ViTAR has 0.5).
     """
 
     paper = "Dosovitskiy et al., 2021"
     reads_content = False
     continuous = True
 
-    def __init__(self, dim: int, grid: GridLike, std: float = 0.02):
+    def __init__(self, dim: int, grid: GridLike, std: float = 0.02, fuzzy: float = 0.0):
         super().__init__(dim, grid)
+        self._augment_by(fuzzy=fuzzy)
         self.table = nn.Parameter(torch.empty(1, self.grid.size, self.dim))
         nn.init.trunc_normal_(self.table, std=as_positive(std, "std"))
 
     def embed(self, images: Tensor | None, positions: Positions) -> Tensor:
         """Return the vectors, `(1 or B, N, D)`: resampled on other grids, interpolated between cells."""
-        place = as_positions(positions)
-        if place.whole is not None:
-            return resample(self.table, self.grid, place.whole).clone()  # a copy, since callers may modify it
-        tables = [resample(self.table, self.grid, grid)[0] for grid in place.kinds]
-        if place.moved is None:
-            return place.pick(tables)
-        return interpolate(tables, place)
+        return self._static(self.refine_positions(images, as_positions(positions)))
+
+    def _static(self, positions: Positions) -> Tensor:
+        if positions.whole is not None:
+            return resample(self.table, self.grid, positions.whole).clone()  # a copy, since callers may modify it
+        tables = [resample(self.table, self.grid, grid)[0] for grid in positions.kinds]
+        if positions.moved is None:
+            return positions.pick(tables)
+        return interpolate(tables, positions)
 
     @torch.no_grad()
     def fit(self, table: Tensor) -> float:

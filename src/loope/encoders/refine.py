@@ -92,11 +92,11 @@ class Refinable(PositionalEncoder):
         return place.pick_each(made)
 
     def refine_positions(self, images: Images, positions: Positions) -> Positions:
-        """Return the positions moved by the image's offsets; as they are without `refine`, or on a curve."""
-        if self.generator is None or self.generator.outputs == 1:
-            return positions
-        points = self._plane(positions)[0]
-        return positions._replace(moved=points + self.offsets(images, positions).to(points))
+        """Return the positions moved by the image's offsets, unless on a curve, and at random while training."""
+        if self.generator is not None and self.generator.outputs == 2:
+            points = self._plane(positions)[0]
+            positions = positions._replace(moved=points + self.offsets(images, positions).to(points))
+        return super().refine_positions(images, positions)
 
     def _generated(self, images: Tensor | None, grid: Grid) -> Tensor:
         """Return the offsets of all cells of a grid, `(B or 1, N)` or `(B or 1, N, 2)`."""

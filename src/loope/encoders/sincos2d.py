@@ -28,16 +28,24 @@ class SinCos2d(Refinable, StaticTable):
         refine: "image" moves patches by what the image shows; options as a dictionary or `ImageRefinement`.
         patch_size: side of a patch in pixels, for `refine`.
         channels: channels of the image, for `refine`.
+        fuzzy: while training, each patch moves by up to this many cells along each axis (ViTAR has 0.5).
     """
 
     paper = "Chen et al., 2021"
     continuous = True
 
     def __init__(
-        self, dim: int, grid: GridLike, refine: Refine = None, patch_size: int | None = None, channels: int = 3
+        self,
+        dim: int,
+        grid: GridLike,
+        refine: Refine = None,
+        patch_size: int | None = None,
+        channels: int = 3,
+        fuzzy: float = 0.0,
     ):
         super().__init__(dim, grid)
         require_multiple("dim", self.dim, 4, repr(self.name))
+        self._augment_by(fuzzy=fuzzy)
         self._refine_by(refine, patch_size, channels)
 
     def _vectors(self, points: Tensor, sizes: Tensor) -> Tensor:

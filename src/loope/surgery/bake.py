@@ -8,7 +8,9 @@ from torch import Tensor, nn
 from loope.core.errors import LoopeError, require
 from loope.core.grid import GridLike, as_grid
 from loope.encoders import PositionalEncoder
-from loope.encoders.rotary import Rotary, turn
+from loope.encoders.liere import Liere, turn_blocks
+from loope.encoders.rotary_base import Rotary
+from loope.encoders.rotary_waves import turn_both
 from loope.positions import Positions, PositionsLike, as_positions
 from loope.surgery.adapters.branch import Branch
 from loope.surgery.attach import resize
@@ -58,14 +60,35 @@ class BakedTable(Baked):
 class BakedRotation(Baked):
     """A baked rotary encoder: cosines and sines, `(layers, 2, 1, heads or 1, N, d)`."""
 
+    matrices: Tensor | None  # of a learned basis, `(blocks, heads, d, d)`
+
+    def __init__(self, encoder: Rotary, value: Tensor, matrices: Tensor | None, returns: bool):
+        super().__init__(encoder, value)
+        self.layout = encoder.layout
+        self.returns = returns
+        self.register_buffer("matrices", None if matrices is None else matrices.detach().to(encoder.dtype))
+
     def rotate(self, q: Tensor, k: Tensor, positions: Positions, layer: int) -> tuple[Tensor, Tensor]:
-        cos, sin = self.at(positions, layer).to(q.dtype).unbind(0)
-        return turn(q, cos, sin), turn(k, cos, sin)
+        matrix = None if self.matrices is None else self.matrices[layer]
+        return turn_both(q, k, self.at(positions, layer), self.layout, matrix, self.returns)
 
     def rotate_partly(
         self, q: Tensor, k: Tensor, positions: Positions, layer: int, strength: Tensor
     ) -> tuple[Tensor, Tensor]:
         return self.rotate(q, k, positions, layer)  # the angles were multiplied by the strength before
+
+
+class BakedMatrices(Baked):
+    """A baked `liere`: rotations of blocks of channels, `(layers, 1, heads, N, d/b, b, b)`."""
+
+    def rotate(self, q: Tensor, k: Tensor, positions: Positions, layer: int) -> tuple[Tensor, Tensor]:
+        rotations = self.at(positions, layer).to(q.dtype)
+        return turn_blocks(q, rotations), turn_blocks(k, rotations)
+
+    def rotate_partly(
+        self, q: Tensor, k: Tensor, positions: Positions, layer: int, strength: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        return self.rotate(q, k, positions, layer)  # the matrices were multiplied by the strength before
 
 
 class BakedBias(Baked):
@@ -117,7 +140,14 @@ def _baked(encoder: PositionalEncoder, branch: Branch, strength: Tensor | None) 
         return BakedTable(encoder, encoder(None)[None]).eval()
     if isinstance(encoder, Rotary):
         rotations = [encoder.waves_at(grid, layer, strength) for layer in range(depth)]
-        return BakedRotation(encoder, _once(torch.stack(rotations))).eval()
+        bases = [encoder.matrix_at(layer, strength) for layer in range(depth)]
+        matrices = [matrix for matrix, _ in bases if matrix is not None]
+        stacked = torch.stack(matrices) if matrices else None
+        return BakedRotation(encoder, _once(torch.stack(rotations)), stacked, bases[0][1]).eval()
+    if isinstance(encoder, Liere):
+        return BakedMatrices(
+            encoder, torch.stack([encoder.rotations(grid, layer, strength) for layer in range(depth)])
+        ).eval()
     if "bias" in encoder.hooks():
         query = encoder._anchor.new_zeros(1, 1, grid.length, 1)  # not read
         layers = range(depth if encoder.bias_per_layer else 1)

@@ -21,7 +21,15 @@ Options = Mapping[str, Any]
 # Part of every key. Raise it if a default of these classes or of `Recipe` changes, or the meaning of a field.
 SCHEMA = 2
 # Options that encoders got after runs were stored, with the value that changes nothing; left out of keys at that value.
-ADDED = {"refine": None, "policy": "sinusoid"}
+ADDED = {
+    "refine": None,
+    "policy": "sinusoid",
+    "layout": "interleaved",
+    "extrapolate": "none",
+    "augment": None,
+    "fuzzy": 0.0,
+    "basis": None,
+}
 INITS = ("new", "own", "swapped")
 PHOTOGRAPHS = ("pets", "cifar100", "imagenet", "imagenet100")
 
