@@ -5,6 +5,7 @@ from loope.encoders.create import create_encoder
 from loope.encoders.generator import ImageRefinement
 
 from loope.encoders import learned, sinusoid, sincos2d, fourier, loope, peg, irpe, alibi2d, rotary  # isort: skip
+from loope.encoders import rel_pos_mlp, lookhere, fire2d  # isort: skip
 
 __all__ = [
     "ImageRefinement",
@@ -12,13 +13,16 @@ __all__ = [
     "alibi2d",
     "create_encoder",
     "encoder_class",
+    "fire2d",
     "fourier",
     "irpe",
     "learned",
     "list_encoders",
+    "lookhere",
     "loope",
     "peg",
     "register_encoder",
+    "rel_pos_mlp",
     "rotary",
     "sincos2d",
     "sinusoid",
