@@ -31,6 +31,17 @@ def bias_of(encoder, layer, positions=None):
     return encoder.bias(q, place, layer).detach()
 
 
+def mlp(encoder, layer, inputs):
+    """The perceptron of a block, unit by unit."""
+    with torch.no_grad():
+        total = torch.zeros(encoder.heads, dtype=torch.float64)
+        for unit, start in enumerate(encoder.mlps.start[layer]):
+            slopes = encoder.mlps.first[layer, :, unit]
+            at = start + sum(slope * value for slope, value in zip(slopes, inputs, strict=True))
+            total += max(at, 0) * encoder.mlps.last[layer, unit]
+        return total
+
+
 def cells(grid):
     return [(row, column) for row in range(grid[0]) for column in range(grid[1])]
 
@@ -39,27 +50,27 @@ class TestRelPosMlp:
     @pytest.mark.parametrize(("grid", "base"), [((4, 6), None), ((5, 3), (3, 7)), ((7, 7), (4, 4))])
     def test_is_timms_less_a_constant(self, grid, base):
         encoder = make("rel_pos_mlp", grid=grid, hidden=16, base=base)
-        for layer, mlp in enumerate(encoder.mlps):
+        for layer in range(DEPTH):
             theirs = RelPosMlp(grid, HEADS, 16, mode="swin", pretrained_window_size=base or (0, 0)).double().eval()
             theirs._init_buffers()
             with torch.no_grad():
-                theirs.mlp.fc1.weight.copy_(mlp[0].weight)
-                theirs.mlp.fc1.bias.copy_(mlp[0].bias)
-                theirs.mlp.fc2.weight.copy_(mlp[2].weight)
+                theirs.mlp.fc1.weight.copy_(encoder.mlps.first[layer].T)
+                theirs.mlp.fc1.bias.copy_(encoder.mlps.start[layer])
+                theirs.mlp.fc2.weight.copy_(encoder.mlps.last[layer].T)
             torch.testing.assert_close(bias_of(encoder, layer) + 8, theirs.get_bias().detach(), atol=1e-6, rtol=0)
 
     @pytest.mark.parametrize("layer", range(DEPTH))
     def test_against_a_double_loop(self, layer):
         encoder = make("rel_pos_mlp", hidden=8)
-        ours, mlp = bias_of(encoder, layer), encoder.mlps[layer]
+        ours = bias_of(encoder, layer)
         for i, query in enumerate(cells(GRID)):
             for j, key in enumerate(cells(GRID)):
                 spaced = []
                 for a, b, size in zip(query, key, GRID, strict=True):
                     share = (a - b) / (size - 1)
                     spaced.append(math.copysign(math.log2(1 + 8 * abs(share)) / 3, share))
-                slow = 16 / (1 + torch.exp(-mlp(torch.tensor(spaced, dtype=torch.float64)))) - 8
-                torch.testing.assert_close(ours[0, :, i, j], slow.detach())
+                slow = 16 / (1 + torch.exp(-mlp(encoder, layer, spaced))) - 8
+                torch.testing.assert_close(ours[0, :, i, j], slow)
 
     def test_offsets_run_from_minus_one_to_one_on_every_grid_or_on_the_base(self):
         corner = {}
@@ -167,7 +178,7 @@ class TestFire2d:
         for i in range(length // 2, length):
             for j in range(i + 1):
                 share = math.log(0.3 * (i - j) + 1) / math.log(0.3 * max(threshold, i) + 1)
-                slow = encoder.mlps[1](torch.tensor([share], dtype=torch.float64)).detach()
+                slow = mlp(encoder, 1, [share])
                 torch.testing.assert_close(ours[0, :, i, j], slow, atol=1e-7, rtol=0)
 
     @pytest.mark.parametrize("layer", range(DEPTH))
@@ -181,7 +192,7 @@ class TestFire2d:
             for j, key in enumerate(cells(GRID)):
                 farthest = max(4.5, *(math.dist(query, corner) for corner in corners))
                 share = math.log(c * math.dist(query, key) + 1) / math.log(c * farthest + 1)
-                slow = encoder.mlps[layer](torch.tensor([share], dtype=torch.float64)).detach()
+                slow = mlp(encoder, layer, [share])
                 torch.testing.assert_close(ours[0, :, i, j], slow, atol=1e-7, rtol=0)
 
     @pytest.mark.parametrize("value", [0.0, -3.0])

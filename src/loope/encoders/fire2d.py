@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from loope.core.grid import Grid, GridLike, as_positive, as_size
 from loope.encoders.base import register_encoder
 from loope.encoders.masks import ScoreMod, as_score_mod
-from loope.encoders.pair_bias import PairBias, offset_index, offsets
+from loope.encoders.pair_bias import PairBias, Perceptrons, offset_index, offsets
 from loope.positions import Positions, PositionsLike, as_positions
 
 SMALLEST = 1e-6  # of c: at 0 the ratio of logarithms is 0 / 0
@@ -19,7 +19,7 @@ class Fire2d(PairBias):
     FIRE is defined for sequences, where a query at i sees keys up to a distance of i and the bias is
     MLP(psi(i - j) / psi(max(L, i))). The form in the plane is ours: the Euclidean distance, and the distance from the
     query to the farthest corner of its image. On a row of patches it is FIRE's, for queries in the second half and the
-    keys before them. The last layer has no bias, which softmax would ignore.
+    keys before them.
 
     Args:
         dim: width D of the tokens.
@@ -44,13 +44,9 @@ class Fire2d(PairBias):
         threshold: float = 16.0,
     ):
         super().__init__(dim, grid, heads, depth)
-        width = as_size(hidden, "hidden")
         self.scale = nn.Parameter(torch.full((self.depth,), as_positive(scale, "scale")))
         self.threshold = nn.Parameter(torch.full((self.depth,), as_positive(threshold, "threshold")))
-        self.mlps = nn.ModuleList(
-            nn.Sequential(nn.Linear(1, width), nn.ReLU(), nn.Linear(width, self.heads, bias=False))
-            for _ in range(self.depth)
-        )
+        self.mlps = Perceptrons(self.depth, 1, as_size(hidden, "hidden"), self.heads)
 
     def score_mod(self, positions: PositionsLike, layer: int = 0, *, prefix: int = 0) -> ScoreMod:
         place = as_positions(positions)
@@ -58,15 +54,14 @@ class Fire2d(PairBias):
         points, sizes = (each.to(self.wide) for each in self._plane(place))
         row, column = (axis.expand(place.rows, -1).contiguous() for axis in points.unbind(-1))
         reach = self._psi(self._limit(_farthest(points, sizes), layer), layer).expand(place.rows, -1).contiguous()
-        first, _, last = self.mlps[layer]
-        slope, start, weight = first.weight[:, 0], first.bias, last.weight
+        slope, start, weight = self.mlps.first[layer, 0], self.mlps.start[layer], self.mlps.last[layer]
 
         def bias(image: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
             down, right = row[image, query] - row[image, key], column[image, query] - column[image, key]
             share = self._psi((down * down + right * right).sqrt(), layer) / reach[image, query]
             total = torch.zeros_like(share)
             for unit in range(len(slope)):
-                total = total + weight[head, unit] * (slope[unit] * share + start[unit]).relu()
+                total = total + weight[unit, head] * (slope[unit] * share + start[unit]).relu()
             return total
 
         return as_score_mod(bias, place, prefix)
@@ -88,7 +83,7 @@ class Fire2d(PairBias):
     def _mlp(self, distance: Tensor, limit: Tensor, layer: int) -> Tensor:
         """Return the bias at these distances, `(..., heads)`."""
         share = self._psi(distance, layer) / self._psi(limit, layer)
-        made: Tensor = self.mlps[layer](share[..., None].to(self.dtype))
+        made: Tensor = self.mlps(share[..., None].to(self.dtype), layer)
         return made
 
     def _psi(self, distance: Tensor, layer: int) -> Tensor:

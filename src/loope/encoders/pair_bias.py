@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from loope.core.grid import Grid, GridLike, as_grid, as_size
 from loope.encoders.base import PositionalEncoder
@@ -60,6 +60,30 @@ class PairBias(PositionalEncoder, ABC):
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, heads={self.heads}"
+
+
+class Perceptrons(nn.Module):
+    """A small perceptron for each block: linear, ReLU, linear; the last without a bias, which softmax would ignore.
+
+    Args:
+        depth: blocks of the model.
+        inputs: width of the input.
+        hidden: width of the hidden layer.
+        outputs: width of the output.
+    """
+
+    def __init__(self, depth: int, inputs: int, hidden: int, outputs: int):
+        super().__init__()
+        # One parameter for all blocks: that of a last block of which only the class token is used has no gradient.
+        self.first = nn.Parameter(torch.empty(depth, inputs, hidden))
+        self.start = nn.Parameter(torch.empty(depth, hidden))
+        self.last = nn.Parameter(torch.empty(depth, hidden, outputs))
+        for parameter, width in ((self.first, inputs), (self.start, inputs), (self.last, hidden)):
+            nn.init.uniform_(parameter, -(width**-0.5), width**-0.5)  # as `nn.Linear` does
+
+    def forward(self, features: Tensor, layer: int) -> Tensor:
+        """Return the output of a block's perceptron, `(..., inputs)` to `(..., outputs)`."""
+        return (features @ self.first[layer] + self.start[layer]).relu() @ self.last[layer]
 
 
 def offsets(grid: Grid) -> Tensor:

@@ -1,13 +1,13 @@
 """Log-spaced continuous position bias (log-CPB): a perceptron of the offset between two patches."""
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from loope.core.errors import require
 from loope.core.grid import Grid, GridLike, as_grid, as_size
 from loope.encoders.base import register_encoder
 from loope.encoders.masks import ScoreMod, as_score_mod
-from loope.encoders.pair_bias import PairBias, offset_index, offsets
+from loope.encoders.pair_bias import PairBias, Perceptrons, offset_index, offsets
 from loope.positions import PositionsLike, as_positions
 
 SHARPNESS = 8.0  # offsets run from -8 to 8 before the logarithm
@@ -37,12 +37,8 @@ class RelPosMlp(PairBias):
         self, dim: int, grid: GridLike, heads: int, depth: int, hidden: int = 512, base: GridLike | None = None
     ):
         super().__init__(dim, grid, heads, depth)
-        width = as_size(hidden, "hidden")
         self.base = None if base is None else as_grid(base, "base")
-        self.mlps = nn.ModuleList(
-            nn.Sequential(nn.Linear(2, width), nn.ReLU(), nn.Linear(width, self.heads, bias=False))
-            for _ in range(self.depth)
-        )
+        self.mlps = Perceptrons(self.depth, 2, as_size(hidden, "hidden"), self.heads)
 
     def score_mod(self, positions: PositionsLike, layer: int = 0, *, prefix: int = 0) -> ScoreMod:
         place = as_positions(positions)
@@ -88,7 +84,8 @@ class RelPosMlp(PairBias):
         return self._squashed(self.constant("_features", grid), layer).T.contiguous()
 
     def _squashed(self, features: Tensor, layer: int) -> Tensor:
-        return LARGEST * self.mlps[layer](features.to(self.dtype)).sigmoid() - LARGEST / 2
+        squashed: Tensor = self.mlps(features.to(self.dtype), layer).sigmoid()
+        return LARGEST * squashed - LARGEST / 2
 
     def _features(self, grid: Grid) -> Tensor:
         return _spaced(offsets(grid), torch.tensor(self.base or grid, dtype=torch.float64))
