@@ -25,11 +25,12 @@ from tests.contract.calls import (
 
 sides = st.integers(1, 11)
 HIDES = {"lookhere"}  # patches outside of a head's field of view
-LEARNED_BIASES = {"irpe", "rel_pos_mlp", "fire2d"}  # which need not be symmetric
+LEARNED_BIASES = {"irpe", "rel_pos_mlp", "fire2d", "pape"}  # which need not be symmetric
 SHAPES = {
     "embed": lambda n: [(1, n, DIM), (BATCH, n, DIM)],
     "mix": lambda n: [(BATCH, n, DIM)],
     "rotate": lambda n: [(BATCH, HEADS, n, DIM // HEADS)],
+    "scores": lambda n: [(BATCH, HEADS, n, n)],
     "bias": lambda n: [(1, HEADS, n, n), (BATCH, HEADS, n, n)],
 }
 
@@ -42,8 +43,8 @@ def tied_to_grid(name) -> bool:
 
 def test_the_list_matches_the_documents():
     additive = ["none", "learned", "sinusoid", "gilbert", "sincos2d", "sincos2d_sum", "fourier", "loope"]
-    in_attention = ["irpe", "alibi2d", "rope_axial", "rope_mixed", "as2drope", "rel_pos_mlp", "lookhere", "fire2d"]
-    assert [*additive, "peg", *in_attention] == NAMES
+    in_attention = ["irpe", "alibi2d", "rope_axial", "rope_mixed", "as2drope"]
+    assert [*additive, "peg", *in_attention, "rel_pos_mlp", "lookhere", "fire2d", "pape"] == NAMES
     assert loope.list_encoders("rope*") == ["rope_axial", "rope_mixed"]
 
 

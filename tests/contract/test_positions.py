@@ -181,7 +181,7 @@ def test_moved_positions_agree_with_cells_where_they_meet(name):
     "name",
     [
         *("sincos2d", "sincos2d_sum", "fourier", "learned", "rope_axial", "rope_mixed", "as2drope", "alibi2d"),
-        *("rel_pos_mlp", "fire2d"),
+        *("rel_pos_mlp", "fire2d", "pape"),
     ],
 )
 def test_encoders_of_the_plane_are_continuous(name):
@@ -203,7 +203,7 @@ def test_encoders_of_the_plane_are_continuous(name):
         assert float((far[key] - base[key]).abs().max()) > 1e-4
 
 
-@pytest.mark.parametrize("name", ["rope_axial", "rope_mixed", "alibi2d", "irpe", "rel_pos_mlp", "lookhere"])
+@pytest.mark.parametrize("name", ["rope_axial", "rope_mixed", "alibi2d", "irpe", "rel_pos_mlp", "lookhere", "pape"])
 def test_relative_encoders_do_not_notice_a_shift(name):
     encoder = make(name)
     _, tokens, (q,) = inputs([(3, 4)])

@@ -5,7 +5,7 @@ from loope.encoders.create import create_encoder
 from loope.encoders.generator import ImageRefinement
 
 from loope.encoders import learned, sinusoid, sincos2d, fourier, loope, peg, irpe, alibi2d, rotary  # isort: skip
-from loope.encoders import rel_pos_mlp, lookhere, fire2d  # isort: skip
+from loope.encoders import rel_pos_mlp, lookhere, fire2d, pape  # isort: skip
 
 __all__ = [
     "ImageRefinement",
@@ -20,6 +20,7 @@ __all__ = [
     "list_encoders",
     "lookhere",
     "loope",
+    "pape",
     "peg",
     "register_encoder",
     "rel_pos_mlp",

@@ -42,6 +42,8 @@ class PositionalEncoder(nn.Module):
     reads_content: bool = True
     # Whether `bias` may differ between blocks; False lets a forward pass compute it once for all of them.
     bias_per_layer: bool = True
+    # Whether `rotate` gives queries and keys more channels; such encoders come after those that do not.
+    widens: ClassVar[bool] = False
     # Default positions of class and register tokens in `attach`: "none", or "learned" vectors.
     prefix: str = "none"
     # Whether an additive encoder has vectors for points between cells; else they get the vector of the nearest cell.

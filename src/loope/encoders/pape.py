@@ -30,7 +30,7 @@ class Parabolic(PositionalEncoder):
     """
 
     paper = "Øhrstrøm et al., 2026 (PaPE)"
-    kind = "bias"
+    widens = True
 
     def __init__(self, dim: int, grid: GridLike, heads: int, depth: int, parabolas: int = 4):
         super().__init__(dim, grid)
