@@ -44,7 +44,7 @@ def tied_to_grid(name) -> bool:
 def test_the_list_matches_the_documents():
     additive = ["none", "learned", "sinusoid", "gilbert", "sincos2d", "sincos2d_sum", "fourier", "loope"]
     in_attention = ["irpe", "alibi2d", "rope_axial", "rope_mixed", "as2drope"]
-    assert [*additive, "peg", *in_attention, "rel_pos_mlp", "lookhere", "fire2d", "pape"] == NAMES
+    assert [*additive, "peg", *in_attention, "rel_pos_mlp", "lookhere", "fire2d", "pape", "factorized"] == NAMES
     assert loope.list_encoders("rope*") == ["rope_axial", "rope_mixed"]
 
 

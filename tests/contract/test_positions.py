@@ -181,7 +181,7 @@ def test_moved_positions_agree_with_cells_where_they_meet(name):
     "name",
     [
         *("sincos2d", "sincos2d_sum", "fourier", "learned", "rope_axial", "rope_mixed", "as2drope", "alibi2d"),
-        *("rel_pos_mlp", "fire2d", "pape"),
+        *("rel_pos_mlp", "fire2d", "pape", "factorized"),
     ],
 )
 def test_encoders_of_the_plane_are_continuous(name):

@@ -5,7 +5,7 @@ from loope.encoders.create import create_encoder
 from loope.encoders.generator import ImageRefinement
 
 from loope.encoders import learned, sinusoid, sincos2d, fourier, loope, peg, irpe, alibi2d, rotary  # isort: skip
-from loope.encoders import rel_pos_mlp, lookhere, fire2d, pape  # isort: skip
+from loope.encoders import rel_pos_mlp, lookhere, fire2d, pape, factorized  # isort: skip
 
 __all__ = [
     "ImageRefinement",
@@ -13,6 +13,7 @@ __all__ = [
     "alibi2d",
     "create_encoder",
     "encoder_class",
+    "factorized",
     "fire2d",
     "fourier",
     "irpe",
