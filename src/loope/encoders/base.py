@@ -18,6 +18,7 @@ from loope.positions import Positions, PositionsLike, as_positions
 MOST_DIM = 2**20  # width of tokens
 # The kind of encoder that each hook makes.
 KINDS = {"embed": "additive", "mix": "conditional", "rotate": "rotary", "bias": "bias"}
+NO_POSITIONS = "none"  # the kind of an encoder that has none
 
 
 class PositionalEncoder(nn.Module):
@@ -50,6 +51,10 @@ class PositionalEncoder(nn.Module):
     continuous: ClassVar[bool] = False
     # Whether an additive encoder can be fitted to a table, for `attach(..., init="own")`.
     imitates: ClassVar[bool] = True
+    # What happens at another size, if it is not found by trying: see `loope.encoders.describe`.
+    at_other_sizes: ClassVar[str] = ""
+    # Why models with the encoder cannot be exported to ONNX; empty if they can.
+    no_onnx: ClassVar[str] = ""
     _anchor: Tensor
 
     def __init__(self, dim: int, grid: GridLike):
@@ -179,6 +184,11 @@ class PositionalEncoder(nn.Module):
     def hooks(cls) -> tuple[str, ...]:
         """Return the hooks that this encoder implements; `attach` connects exactly those."""
         return tuple(hook for hook in KINDS if getattr(cls, hook) is not getattr(PositionalEncoder, hook))
+
+    @classmethod
+    def kinds(cls) -> tuple[str, ...]:
+        """Return what the encoder is, one of `KINDS` for each of its hooks."""
+        return tuple(KINDS[hook] for hook in cls.hooks())
 
     @property
     def dtype(self) -> torch.dtype:

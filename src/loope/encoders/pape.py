@@ -32,6 +32,10 @@ class Parabolic(PositionalEncoder):
     paper = "Øhrstrøm et al., 2026 (PaPE)"
     widens = True
 
+    @classmethod
+    def kinds(cls) -> tuple[str, ...]:
+        return ("bias",)  # `rotate` adds to the scores, and turns nothing
+
     def __init__(self, dim: int, grid: GridLike, heads: int, depth: int, parabolas: int = 4):
         super().__init__(dim, grid)
         self.heads = as_size(heads, "heads")
