@@ -97,10 +97,10 @@ def _at_other_sizes(name: str) -> str:
         short, long = (_made(name, 768, (1, length)).eval().double() for length in (14, 28))
         if [each.shape for each in short.parameters()] != [each.shape for each in long.parameters()]:
             return RESAMPLED
-        near = [short.similarity(each.grid)[0, 1] for each in (short, long)]  # of two neighbours, by one encoder
+        one, other = (short.similarity(each.grid)[0, 1] for each in (short, long))  # of two neighbours
     except Exception:  # a user's encoder need not have a similarity, nor take a grid of one row
         return UNKNOWN
-    return CELLS if torch.allclose(*near, rtol=0, atol=1e-9) else STRETCHED
+    return CELLS if torch.allclose(one, other, rtol=0, atol=1e-9) else STRETCHED
 
 
 def _made(name: str, dim: int, grid: GridLike) -> PositionalEncoder:

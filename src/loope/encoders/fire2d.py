@@ -95,17 +95,16 @@ class Fire2d(PairBias):
 
     def _distances(self, grid: Grid) -> Tensor:
         """Return the distances between cells, each once and sorted."""
-        return _squares(grid).unique().sqrt()
+        return _distinct(_squares(grid))[0].sqrt()
 
     def _reaches(self, grid: Grid) -> Tensor:
         """Return the distances from cells to their farthest corners, each once and sorted."""
-        return _reaches(grid).unique()
+        return _distinct(_reaches(grid))[0]
 
     def _index(self, grid: Grid) -> Tensor:
         """Return the number of each pair's farthest corner and distance among those, `(N, N)`."""
-        values, which = _squares(grid).unique(return_inverse=True)
-        far = _reaches(grid).unique(return_inverse=True)[1]
-        return far[:, None] * len(values) + which[offset_index(grid)]
+        values, which = _distinct(_squares(grid))
+        return _distinct(_reaches(grid))[1][:, None] * len(values) + which[offset_index(grid)]
 
 
 def _farthest(points: Tensor, sizes: Tensor) -> Tensor:
@@ -121,3 +120,9 @@ def _squares(grid: Grid) -> Tensor:
 def _reaches(grid: Grid) -> Tensor:
     """Return the distance from each cell of a grid to its farthest corner, `(N,)`."""
     return _farthest(*Positions((grid,)).plane(torch.float64))[0]
+
+
+def _distinct(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the values, each once and sorted, and the number of each among them."""
+    found: tuple[Tensor, Tensor] = torch.unique(values, return_inverse=True)
+    return found

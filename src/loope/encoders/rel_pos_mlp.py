@@ -16,7 +16,7 @@ LARGEST = 16.0  # the bias runs over an interval of this length
 
 @register_encoder("rel_pos_mlp")
 class RelPosMlp(PairBias):
-    """16 sigmoid(MLP(sign log2(1 + 8 |offset|) / 3)) - 8, offsets from -1 to 1 over the grid; an MLP for each block.
+    """16 sigmoid(MLP(sign log2(1 + 8 abs(offset)) / 3)) - 8, offsets from -1 to 1 over the grid; an MLP for each block.
 
     Swin v2 has no - 8. Between patches it changes nothing, since softmax ignores constants; with it, class and register
     tokens, whose bias is 0, are not shut out at the start.
