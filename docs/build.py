@@ -20,13 +20,14 @@ from loope import plots
 from loope.core.files import write_atomic
 from loope.core.grid import Grid
 from loope.encoders import create_encoder
-from loope.encoders.describe import describe
+from loope.encoders.describe import describe, grouped
 from loope.explorer.export import export
 from loope.orders import create_order, list_orders
 from replication import claims, figures, pets, segmentation, transfer
 from replication import page as replication_page
 
 GRID = Grid(14, 14)
+COSTS = ROOT / "docs" / "costs.csv"
 SHOWN = ("sinusoid", "gilbert", "sincos2d", "fourier", "alibi2d", "rope_mixed")
 
 
@@ -44,12 +45,49 @@ def orders_table() -> str:
     return "\n".join(lines)
 
 
+# What each kind of encoder does; the key is that of `loope.encoders.describe`.
+KINDS = {
+    "none": "no positions",
+    "additive": "vectors that are added to the patch tokens (`embed`)",
+    "conditional": "a transformation of the tokens after a block (`mix`)",
+    "rotary": "queries and keys are turned (`rotate`)",
+    "bias": "a number added to each attention score (`bias`; `pape` through channels of queries and keys)",
+}
+
+
+def encoders_summary() -> str:
+    """The encoders of the README, a table for each kind."""
+    lines = []
+    for kind, rows in grouped(describe(GRID)).items():
+        lines += [f"**{kind.capitalize()}**: {KINDS[kind]}.", "", "| name | what it does | parameters | paper |"]
+        lines.append("|---|---|---:|---|")
+        lines += [f"| `{row.name}` | {row.summary} | {row.parameters:,} | {row.paper} |" for row in rows]
+        lines.append("")
+    return "\n".join(lines[:-1])
+
+
 def encoders_table() -> str:
-    """The encoders of the README."""
-    lines = ["| name | acts as | what it does | parameters | paper |", "|---|---|---|---:|---|"]
-    for row in describe(GRID):
-        lines.append(f"| `{row.name}` | {row.kind} | {row.summary} | {row.parameters:,} | {row.paper} |")
-    return "\n".join(lines)
+    """All that is known of each encoder, a table for each kind."""
+    measured = costs()
+    lines = []
+    for kind, rows in grouped(describe(GRID)).items():
+        lines += [f"**{kind.capitalize()}**: {KINDS[kind]}.", ""]
+        lines.append("| name | what it does | parameters | training | inference | flash | other sizes | ONNX | paper |")
+        lines.append("|---|---|---:|---:|---:|---|---|---|---|")
+        for row in rows:
+            train, infer = measured.get(row.name, ("", ""))
+            cells = [f"{row.parameters:,}", train, infer, "yes" if row.flash else "no", row.sizes, row.onnx, row.paper]
+            lines.append(f"| `{row.name}` | {row.summary} | {' | '.join(cells)} |")
+        lines.append("")
+    return "\n".join(lines[:-1])
+
+
+def costs() -> dict[str, tuple[str, str]]:
+    """Cost of a training step and of inference by encoder, which `python benchmarks/attach.py --write` measures."""
+    if not COSTS.exists():
+        return {}
+    with COSTS.open(newline="") as file:
+        return {row["encoder"]: (row["train"], row["infer"]) for row in csv.DictReader(file)}
 
 
 def matrix_table() -> str:
@@ -66,7 +104,7 @@ def matrix_table() -> str:
 
 TABLES = {
     ("docs/orders.md", "orders"): orders_table,
-    ("README.md", "encoders"): encoders_table,
+    ("README.md", "encoders"): encoders_summary,
     ("docs/encoders.md", "encoders"): encoders_table,
     ("docs/attach.md", "matrix"): matrix_table,
     ("docs/guides/swap.md", "sizes"): transfer.sizes_table,

@@ -68,6 +68,9 @@ def test_encoders_lists_all_of_them():
         "name": "peg",
         "kind": "conditional",
         "parameters": 7680,
+        "sizes": "in cells",
+        "flash": True,
+        "onnx": "yes",
         "paper": "Chu et al., 2021",
         "summary": "",
         "options": ["after"],
@@ -78,6 +81,15 @@ def test_encoders_lists_all_of_them():
     assert "alibi2d" not in table
 
 
+def test_encoders_of_one_kind():
+    rows = json.loads(runner.invoke(cli.app, ["encoders", "--kind", "rotary", "--json"]).output)
+    assert "rope_mixed" in [row["name"] for row in rows]
+    assert {row["kind"] for row in rows} == {"rotary"}
+    table = runner.invoke(cli.app, ["encoders", "--kind", "bias"]).output
+    assert "lookhere" in table
+    assert "rope_mixed" not in table
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -86,6 +98,7 @@ def test_encoders_lists_all_of_them():
         (["order", "--grid", "0x3"], "at least 1x1"),
         (["encoders", "--dim", "-1"], "`dim` must be"),
         (["encoders", "nosuch*"], "Unknown encoder 'nosuch*'"),
+        (["encoders", "--kind", "rotatory"], "Unknown kind 'rotatory'; use one of: rotary"),
         (["order", "--draw", "orders.svg"], "name orders.png instead"),
         (["three-cell", "show", "--draw", "cells.jpg"], "name cells.png instead"),
         (["pesi", "gilbert", "--table", "pos_embed"], "give --checkpoint or --model"),

@@ -59,7 +59,11 @@ def hook_outputs(encoder: loope.PositionalEncoder, given: Inputs, grid: Grid | N
         if "mix" in hooks:
             out[f"mix {layer}"] = encoder.mix(given.tokens, place, layer)
         if "rotate" in hooks:
-            out[f"rotate q {layer}"], out[f"rotate k {layer}"] = encoder.rotate(given.q, given.k, place, layer)
+            q, k = encoder.rotate(given.q, given.k, place, layer)
+            if q.shape == given.q.shape:
+                out[f"rotate q {layer}"], out[f"rotate k {layer}"] = q, k
+            else:  # what the additional channels hold may depend on the dtype
+                out[f"scores {layer}"] = q @ k.mT
         if "bias" in hooks:
             out[f"bias {layer}"] = encoder.bias(given.q, place, layer)
     return out

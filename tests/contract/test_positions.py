@@ -179,7 +179,13 @@ def test_moved_positions_agree_with_cells_where_they_meet(name):
             torch.testing.assert_close(value, expected[key].expand_as(value), rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["sincos2d", "sincos2d_sum", "fourier", "learned", *ROTARY, "liere", "alibi2d"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("sincos2d", "sincos2d_sum", "fourier", "learned", *ROTARY, "liere", "alibi2d"),
+        *("rel_pos_mlp", "fire2d", "pape", "factorized"),
+    ],
+)
 def test_encoders_of_the_plane_are_continuous(name):
     encoder = make(name)
     (image,), (tokens,), (queries,) = inputs([(3, 4)])
@@ -199,7 +205,7 @@ def test_encoders_of_the_plane_are_continuous(name):
         assert float((far[key] - base[key]).abs().max()) > 1e-4
 
 
-@pytest.mark.parametrize("name", [*ROTARY, "alibi2d", "irpe"])
+@pytest.mark.parametrize("name", [*ROTARY, "alibi2d", "irpe", "rel_pos_mlp", "lookhere", "pape"])
 def test_relative_encoders_do_not_notice_a_shift(name):
     encoder = make(name)
     _, tokens, (q,) = inputs([(3, 4)])

@@ -9,7 +9,7 @@ import loope
 from loope.positions import Positions
 
 HEADS, WIDTH = 4, 8
-BIASES = [("alibi2d", {}), ("irpe", {"mode": "bias"})]
+BIASES = [("alibi2d", {}), ("irpe", {"mode": "bias"}), ("rel_pos_mlp", {}), ("lookhere", {}), ("fire2d", {})]
 every_bias = pytest.mark.parametrize(("name", "options"), BIASES)
 POSITIONS = {
     "whole": Positions.grid(3, 5),
@@ -41,6 +41,10 @@ def tokens(positions: Positions, prefix: int) -> list[torch.Tensor]:
 @torch.no_grad()
 def test_flex_attention_agrees_with_the_dense_bias(name, options, kind, prefix):
     positions, encoder, layer = POSITIONS[kind], make(name, **options), 1
+    if (name, kind) == ("rel_pos_mlp", "moved"):
+        with pytest.raises(loope.LoopeError, match="cells only"):
+            encoder.score_mod(positions)
+        return
     q, k, v = tokens(positions, prefix)
     bias = encoder.bias_with_prefix(q[..., prefix:, :], positions, layer, prefix)
     expected = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)

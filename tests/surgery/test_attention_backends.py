@@ -87,7 +87,7 @@ class TestFlashAttention:
             with pytest.raises(loope.LoopeError, match=f"{kernel}.*additive, conditional, rotary"):
                 predict(loope.attach(model, "alibi2d") if not attached_first else model)
 
-    @pytest.mark.parametrize("encoder", ["sincos2d", "peg", "rope_axial"])
+    @pytest.mark.parametrize("encoder", ["sincos2d", "peg", "rope_axial", "pape"])
     def test_takes_the_other_kinds(self, encoder, monkeypatch):
         from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
@@ -124,6 +124,43 @@ def test_encoders_may_widen_queries_and_keys(name, kernel, uncompiled):
     own = predict(model)
     loope.attach(model, "widening", keep_own=True)
     torch.testing.assert_close(predict(model), own, atol=1e-5, rtol=1e-4)
+
+
+class DenseParabolas(loope.encoders.pape.Parabolic):
+    """PaPE as a bias."""
+
+    rotate = loope.PositionalEncoder.rotate
+
+    def bias(self, q, positions, layer):
+        none = torch.zeros_like(q)
+        wide_q, wide_k = self._widened(q, none, positions, layer, None)
+        return wide_q @ wide_k.mT * self.width**-0.5
+
+
+@flex_warns
+@pytest.mark.parametrize(
+    ("name", "kernel"),
+    [
+        *((name, None) for name in ("ViT, registers", "ViT, no class token", "CaiT", "EVA", "BEiT")),
+        *(("HF ViT", kernel) for kernel in ("eager", "sdpa", "flex_attention")),
+    ],
+)
+def test_channels_of_pape_act_as_its_bias(name, kernel, uncompiled):
+    loope.register_encoder("dense_parabolas", replace=True)(DenseParabolas)
+    outputs = []
+    for encoder in ("pape", "dense_parabolas"):
+        model = make(name)
+        if kernel:
+            model.set_attn_implementation(kernel)
+        outputs.append(predict(randomize(loope.attach(model, encoder))))
+    torch.testing.assert_close(*outputs, atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize("encoders", [["pape", "rope_axial"], ["rope_axial", "pape"], ["pape", "alibi2d"]])
+def test_pape_goes_with_other_encoders(encoders):
+    alone, both = (predict(loope.attach(make("ViT"), chosen)) for chosen in ("pape", encoders))
+    assert both.isfinite().all()
+    assert not torch.allclose(alone, both)
 
 
 class TestOneBias:

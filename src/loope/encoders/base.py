@@ -19,6 +19,7 @@ from loope.positions.augment import Augment, Augmentation, as_augmentation
 MOST_DIM = 2**20  # width of tokens
 # The kind of encoder that each hook makes.
 KINDS = {"embed": "additive", "mix": "conditional", "rotate": "rotary", "bias": "bias"}
+NO_POSITIONS = "none"  # the kind of an encoder that has none
 
 
 class PositionalEncoder(nn.Module):
@@ -43,12 +44,18 @@ class PositionalEncoder(nn.Module):
     reads_content: bool = True
     # Whether `bias` may differ between blocks; False lets a forward pass compute it once for all of them.
     bias_per_layer: bool = True
+    # Whether `rotate` gives queries and keys more channels; such encoders come after those that do not.
+    widens: ClassVar[bool] = False
     # Default positions of class and register tokens in `attach`: "none", or "learned" vectors.
     prefix: str = "none"
     # Whether an additive encoder has vectors for points between cells; else they get the vector of the nearest cell.
     continuous: ClassVar[bool] = False
     # Whether an additive encoder can be fitted to a table, for `attach(..., init="own")`.
     imitates: ClassVar[bool] = True
+    # What happens at another size, if it is not found by trying: see `loope.encoders.describe`.
+    at_other_sizes: ClassVar[str] = ""
+    # Why models with the encoder cannot be exported to ONNX; empty if they can.
+    no_onnx: ClassVar[str] = ""
     # What moves positions at random while training; see `_augment_by`.
     augmentation: Augmentation | None = None
     _anchor: Tensor
@@ -187,6 +194,11 @@ class PositionalEncoder(nn.Module):
     def hooks(cls) -> tuple[str, ...]:
         """Return the hooks that this encoder implements; `attach` connects exactly those."""
         return tuple(hook for hook in KINDS if getattr(cls, hook) is not getattr(PositionalEncoder, hook))
+
+    @classmethod
+    def kinds(cls) -> tuple[str, ...]:
+        """Return what the encoder is, one of `KINDS` for each of its hooks."""
+        return tuple(KINDS[hook] for hook in cls.hooks())
 
     @property
     def dtype(self) -> torch.dtype:

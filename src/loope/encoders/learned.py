@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from loope.core.grid import Grid, GridLike, as_positive
-from loope.encoders.base import PositionalEncoder, register_encoder
+from loope.encoders.base import NO_POSITIONS, PositionalEncoder, register_encoder
 from loope.encoders.resample import interpolate, resample
 from loope.positions import Positions, as_positions
 
@@ -14,8 +14,13 @@ class NoPosition(PositionalEncoder):
     """Nothing: what a model knows without positions."""
 
     paper = "baseline"
+    at_other_sizes = "-"
     reads_content = False
     imitates = False
+
+    @classmethod
+    def kinds(cls) -> tuple[str, ...]:
+        return (NO_POSITIONS,)
 
     def embed(self, images: Tensor | None, positions: Positions) -> Tensor:
         return self._anchor.new_zeros(1, as_positions(positions).length, self.dim)

@@ -54,6 +54,7 @@ class Loope(Sinusoid):
     """
 
     paper = "LOOPE, 2026"
+    at_other_sizes = "new curve, resampled"
     generator: IndexGenerator
 
     def __init__(

@@ -39,6 +39,7 @@ class Sinusoid(Refinable, StaticTable):
     """
 
     paper = "Vaswani et al., 2017"
+    at_other_sizes = "new curve"
 
     def __init__(
         self,

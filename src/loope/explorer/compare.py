@@ -96,7 +96,7 @@ def _data(positions: EncodingInUse, paper: dict[str, Any] | None = None) -> byte
     about = {
         "grid": list(positions.grid),
         "dim": positions.dim,
-        "unit": "bias" if isinstance(source, PositionalEncoder) and "bias" in source.hooks() else "cosine",
+        "unit": "bias" if isinstance(source, PositionalEncoder) and "bias" in source.kinds() else "cosine",
         "scores": {**summary._asdict(), "a_su_says_little": summary.a_su_says_little},
         "published": paper,
     }

@@ -138,7 +138,7 @@ class Attachment(nn.Module):
         self, number: int, q: Tensor, k: Tensor, positions: Sequence[Positions], layer: int
     ) -> tuple[Tensor, Tensor]:
         """Rotate queries and keys `(B, heads, N, d)` of patches."""
-        for encoder, place in self._with("rotate", number, positions):
+        for encoder, place in sorted(self._with("rotate", number, positions), key=lambda pair: pair[0].widens):
             if self.strength is None:
                 q, k = encoder.rotate(q, k, place, layer)
             else:

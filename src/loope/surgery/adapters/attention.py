@@ -42,8 +42,10 @@ def attend(
     bias = add_masks(bias, attn_mask)
     dropout = attention.attn_drop.p if attention.training else 0.0
     # The scale is explicit, since an encoder may have widened queries and keys.
-    mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout, scale=attention.scale)
-    mixed = join_heads(mixed.transpose(1, 2))
+    mixed = F.scaled_dot_product_attention(
+        q, k, as_wide(v, q), attn_mask=bias, dropout_p=dropout, scale=attention.scale
+    )
+    mixed = join_heads(mixed[..., : v.shape[-1]].transpose(1, 2))
     mixed = attention.norm(mixed) if hasattr(attention, "norm") else mixed
     mixed = mixed if opening is None else mixed * opening
     projected: Tensor = attention.proj_drop(attention.proj(mixed))
@@ -93,6 +95,15 @@ def attend_talking_heads(attention: Any, position: PositionCall, x: Tensor) -> T
     mixed = (weights @ v).transpose(1, 2).reshape(batch, tokens, dim)
     projected: Tensor = attention.proj_drop(attention.proj(mixed))
     return projected
+
+
+def as_wide(values: Tensor, queries: Tensor) -> Tensor:
+    """Append channels of zeros to the values, if an encoder has widened the queries; they come out as zeros.
+
+    Flash attention needs values of the same width; other fused kernels are faster with them.
+    """
+    more = queries.shape[-1] - values.shape[-1]
+    return F.pad(values, (0, more)) if more else values
 
 
 def join_heads(mixed: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from loope.core.errors import MissingPackageError, require
 from loope.core.grid import Grid, as_grid
 from loope.encoders.base import KINDS
-from loope.surgery.adapters.attention import add_masks, join_heads
+from loope.surgery.adapters.attention import add_masks, as_wide, join_heads
 from loope.surgery.adapters.base import Adapter, register_adapter
 from loope.surgery.adapters.branch import Branch, PositionCall, Slot
 from loope.surgery.adapters.timm import square
@@ -122,13 +122,13 @@ def attend(
         attention,
         q,
         k,
-        v,
+        as_wide(v, q),
         attention_mask,
         dropout=attention.attention_dropout if attention.training else 0.0,
         scaling=attention.scaling,
         **kwargs,
     )
-    return attention.o_proj(join_heads(mixed)), weights
+    return attention.o_proj(join_heads(mixed[..., : v.shape[-1]])), weights
 
 
 def _check_bias(implementation: str) -> None:
