@@ -57,15 +57,8 @@ class BuiltByTransformers(Adapter):
 
     @classmethod
     def build(cls, about: dict[str, Any]) -> nn.Module:
-        found = model_class(about["class"])
-        _require_local(about["config"])
-        options = dict(about.get("options", {}))
-        if about.get("mask_token") is True:  # of older files
-            options["use_mask_token"] = True
-        known = {name for family in FAMILIES for name in family.init_options}
-        for name, value in options.items():
-            require(name in known and isinstance(value, bool), f"The file's model has an unknown option {name!r}.")
-        model: nn.Module = found(make_config(found, about["config"]), **options)
+        found, config, options = _recipe(about)
+        model: nn.Module = found(config, **options)
         return model
 
 
@@ -240,18 +233,34 @@ class TransformersRefusal(Adapter):
         )
 
 
-def with_weights(name: str, config: dict[str, Any], state: dict[str, Tensor]) -> nn.Module:
-    """Build a model and load weights that are named as in transformers' files, which differ from the model's names.
+def with_weights(about: dict[str, Any], state: dict[str, Tensor]) -> nn.Module:
+    """Build a described model with weights that are named as in transformers' files, not as in the model.
 
     Raises:
         LoopeError: if weights are missing, unknown or of another shape.
     """
-    cls = model_class(name)
-    model, found = cls.from_pretrained(None, config=make_config(cls, config), state_dict=state, output_loading_info=True)
+    cls, config, options = _recipe(about)
+    model, found = cls.from_pretrained(None, config=config, state_dict=state, output_loading_info=True, **options)
     wrong = sorted(str(key) for kind in ("missing_keys", "unexpected_keys", "mismatched_keys") for key in found[kind])
-    require(not wrong, f"The weights are not those of a {name} with this configuration; see {', '.join(wrong[:3])}.")
+    require(
+        not wrong,
+        f"The weights are not those of a {cls.__name__} with this configuration; see {', '.join(wrong[:3])}.",
+    )
     made: nn.Module = model
     return made
+
+
+def _recipe(about: dict[str, Any]) -> tuple[Any, Any, dict[str, bool]]:
+    """Return the class, the configuration and the constructor's options of a described model, after checks."""
+    cls = model_class(about["class"])
+    _require_local(about["config"])
+    options = dict(about.get("options", {}))
+    if about.get("mask_token") is True:  # of older files
+        options["use_mask_token"] = True
+    known = {name for family in FAMILIES for name in family.init_options}
+    for name, value in options.items():
+        require(name in known and isinstance(value, bool), f"The file's model has an unknown option {name!r}.")
+    return cls, cls.config_class.from_dict(_without_attention(about["config"])), options
 
 
 def model_class(name: str) -> Any:
@@ -271,11 +280,6 @@ def model_class(name: str) -> Any:
         f"{name!r} is no class of transformers with a vision transformer that loope supports.",
     )
     return cls
-
-
-def make_config(cls: Any, config: dict[str, Any]) -> Any:
-    """Return a configuration of a class, with the default attention implementation."""
-    return cls.config_class.from_dict(_without_attention(config))
 
 
 def _without_attention(config: Any) -> Any:
