@@ -10,7 +10,7 @@ import loope
 from loope.surgery.adapters.transformers import families
 from tests.surgery.matrix import same_state, state_of
 from tests.surgery.test_permutations import permuted_patches
-from tests.surgery.transformers_models import CORES, HEADS, MODELS, PATCH, inputs, make, output, predict
+from tests.surgery.transformers_models import CORES, MODELS, PATCH, inputs, make, output, predict
 
 every_core = pytest.mark.parametrize("name", CORES)
 every_model = pytest.mark.parametrize("name", MODELS)

@@ -9,9 +9,9 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, Trainer, TrainingArguments
 
 import loope
+from tests.surgery import transformers_models as families
 from tests.surgery.matrix import same_state, state_of
 from tests.surgery.models import images, make, make_attached, predict
-from tests.surgery import transformers_models as families
 from tests.surgery.test_reload import model_args
 
 every_model = pytest.mark.parametrize("name", ["HF ViT", "HF ViTModel", "HF DeiT", "HF DeiTModel"])

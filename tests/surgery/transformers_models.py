@@ -95,9 +95,13 @@ HEADS: dict[str, Callable[[], nn.Module]] = {
     "ViTMSNForImageClassification": lambda: hf.ViTMSNForImageClassification(hf.ViTMSNConfig(**VIT, num_labels=5)),
     "ViTMAEForPreTraining": lambda: hf.ViTMAEForPreTraining(
         hf.ViTMAEConfig(
-            **VIT, mask_ratio=0.5, decoder_hidden_size=16, decoder_num_attention_heads=2, decoder_num_hidden_layers=1,
+            **VIT,
+            mask_ratio=0.5,
+            decoder_hidden_size=16,
+            decoder_num_attention_heads=2,
+            decoder_num_hidden_layers=1,
             decoder_intermediate_size=32,
-        )  # fmt: skip
+        )
     ),
     "IJepaForImageClassification": lambda: hf.IJepaForImageClassification(hf.IJepaConfig(**VIT, num_labels=5)),
     "PixioBackbone": lambda: hf.PixioBackbone(hf.PixioConfig(**DINO, **TWO)),
@@ -120,7 +124,9 @@ HEADS: dict[str, Callable[[], nn.Module]] = {
     "SiglipForImageClassification": lambda: hf.SiglipForImageClassification(
         hf.SiglipConfig(vision_config=VIT, text_config=TEXT, num_labels=5)
     ),
-    "SiglipModel": lambda: hf.SiglipModel(hf.SiglipConfig(vision_config=VIT, text_config={**TEXT, "projection_size": 48})),
+    "SiglipModel": lambda: hf.SiglipModel(
+        hf.SiglipConfig(vision_config=VIT, text_config={**TEXT, "projection_size": 48})
+    ),
     "Siglip2ForImageClassification": lambda: hf.Siglip2ForImageClassification(
         hf.Siglip2Config(
             vision_config={**SMALL, "intermediate_size": 96, "num_patches": 16}, text_config=TEXT, num_labels=5
@@ -138,9 +144,14 @@ HEADS: dict[str, Callable[[], nn.Module]] = {
     ),
     "DPTForSemanticSegmentation": lambda: hf.DPTForSemanticSegmentation(
         hf.DPTConfig(
-            **VIT, num_labels=5, backbone_out_indices=[0, 1], neck_hidden_sizes=[8, 8], reassemble_factors=[1, 0.5],
-            fusion_hidden_size=8, neck_ignore_stages=[],
-        )  # fmt: skip
+            **VIT,
+            num_labels=5,
+            backbone_out_indices=[0, 1],
+            neck_hidden_sizes=[8, 8],
+            reassemble_factors=[1, 0.5],
+            fusion_hidden_size=8,
+            neck_ignore_stages=[],
+        )
     ),
     "DepthAnythingForDepthEstimation": depth_anything,
     "UperNetForSemanticSegmentation": upernet,
@@ -160,7 +171,9 @@ def make(name: str, seed: int = 0) -> nn.Module:
     return model.eval()
 
 
-def inputs(model: nn.Module, size: tuple[int, int] = (SIDE, SIDE), dtype: torch.dtype = torch.float32) -> dict[str, Any]:
+def inputs(
+    model: nn.Module, size: tuple[int, int] = (SIDE, SIDE), dtype: torch.dtype = torch.float32
+) -> dict[str, Any]:
     """Return random images of a size, and what else the model needs."""
     generator = torch.Generator().manual_seed(0)
     pixels = torch.randn(2, 3, *size, generator=generator)
@@ -181,7 +194,12 @@ def inputs(model: nn.Module, size: tuple[int, int] = (SIDE, SIDE), dtype: torch.
 def patches_of(pixels: Tensor) -> dict[str, Any]:
     """Cut images into patches, as SigLIP 2's image processor does."""
     batch, _, height, width = pixels.shape
-    cut = pixels.unfold(2, PATCH, PATCH).unfold(3, PATCH, PATCH).permute(0, 2, 3, 4, 5, 1).reshape(batch, -1, 3 * PATCH**2)
+    cut = (
+        pixels.unfold(2, PATCH, PATCH)
+        .unfold(3, PATCH, PATCH)
+        .permute(0, 2, 3, 4, 5, 1)
+        .reshape(batch, -1, 3 * PATCH**2)
+    )
     shapes = torch.tensor([[height // PATCH, width // PATCH]] * batch)
     return {"pixel_values": cut, "spatial_shapes": shapes, "pixel_attention_mask": torch.ones(cut.shape[:2]).long()}
 

@@ -9,7 +9,8 @@ from loope.surgery.control import set_strength, use_positions
 from loope.surgery.report import Report, report
 from loope.surgery.transfer import transfer
 
-from loope.surgery.adapters import timm, timm_cait, timm_crossvit, timm_naflex, timm_vit, transformers, transformers_siglip2, transformers_timm  # isort: skip  # they register themselves
+from loope.surgery.adapters import timm, timm_cait, timm_crossvit, timm_naflex, timm_vit, transformers  # isort: skip  # they register themselves
+from loope.surgery.adapters import transformers_siglip2, transformers_timm  # isort: skip
 
 __all__ = [
     "Adapter",

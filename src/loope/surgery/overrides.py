@@ -112,7 +112,7 @@ class LoadStateDict(Override):
 
     def __call__(self, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
         """Load weights as the model's class does."""
-        hook = self.model.register_load_state_dict_pre_hook(_restore_names)
+        hook = self.model.register_load_state_dict_pre_hook(_restore_names)  # type: ignore[no-untyped-call]
         try:
             return self.own("load_state_dict")(state_dict, *args, **kwargs)
         finally:

@@ -89,7 +89,7 @@ class NaFlexAdapter(TimmAdapter):
         return images if coordinates is None else self._images(branch, args[0], positions)
 
     def _images(self, branch: Branch, patches: Tensor, positions: Positions) -> Tensor | list[Tensor] | None:
-        """Put patches `(B, N, ...)` together to images; None if they have another size, as patch interpolation allows."""
+        """Put patches `(B, N, ...)` together to images; None if patch interpolation will change their size."""
         last = getattr(self.model.embeds, "channels_last", True)
         return join_patches(patches, positions, branch.patch_size, branch.channels, last)
 
@@ -134,4 +134,3 @@ def _layout(coordinates: Tensor, valid: Tensor | None) -> tuple[tuple[Grid, ...]
     cells = shown[..., 0] * grids[0].width + shown[..., 1]
     in_order = cells == torch.arange(grids[0].size, device=cells.device)
     return grids, bool((in_order if valid is None else in_order & valid).all())
-

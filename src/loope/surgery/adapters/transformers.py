@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from loope.core.errors import LoopeError, MissingPackageError, require
 from loope.core.grid import Grid, as_grid
-from loope.positions import Positions
 from loope.surgery.adapters import transformers_attention as attentions
 from loope.surgery.adapters.base import Adapter, register_adapter
 from loope.surgery.adapters.branch import Branch, PositionCall, Slot
@@ -84,6 +83,11 @@ class HuggingFaceAdapter(BuiltByTransformers):
 
     def branches(self) -> list[Branch]:
         family, core, config = self.family, self.core, self.core.config
+        require(
+            not getattr(config, "is_native", False),
+            f"This {type(core).__name__} computes its position encoding in its forward pass (is_native=True), where "
+            "nothing can replace it; use one with a position table (is_native=False).",
+        )
         patch_embed = self._part(family.patch_embed)
         blocks = list(self._part(family.blocks))
         side, own_size = square(config.patch_size), self.own_size()
@@ -121,7 +125,9 @@ class HuggingFaceAdapter(BuiltByTransformers):
     def known_attentions(self) -> tuple[type, ...]:
         """Return the classes of the family's own file: `attend` does what their `forward` does."""
         home = sys.modules[self.family.module]
-        return tuple(each for each in vars(home).values() if isinstance(each, type) and each.__module__ == home.__name__)
+        return tuple(
+            each for each in vars(home).values() if isinstance(each, type) and each.__module__ == home.__name__
+        )
 
     def drop(self, patch_drop: Any, *args: Any, **kwargs: Any) -> tuple[Any, Tensor | None]:
         result = type(patch_drop).forward(patch_drop, *args, **kwargs)
@@ -284,7 +290,9 @@ def model_class(name: str) -> Any:
 
 def _without_attention(config: Any) -> Any:
     if isinstance(config, dict):
-        return {key: _without_attention(value) for key, value in config.items() if "attn_implementation" not in str(key)}
+        return {
+            key: _without_attention(value) for key, value in config.items() if "attn_implementation" not in str(key)
+        }
     return config
 
 

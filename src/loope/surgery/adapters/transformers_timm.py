@@ -7,7 +7,6 @@ from typing import Any
 
 from torch import nn
 
-from loope.core.errors import require
 from loope.core.grid import Grid
 from loope.surgery.adapters.base import WrapperAdapter, register_adapter
 from loope.surgery.adapters.transformers import BuiltByTransformers
@@ -30,4 +29,3 @@ class TimmWrapperAdapter(BuiltByTransformers, WrapperAdapter):
         config: dict[str, Any] = self.model.config.to_dict()
         inside: Any = self.inside
         return {**config, "model_args": {**(config.get("model_args") or {}), **inside.size_args(size)}}
-
