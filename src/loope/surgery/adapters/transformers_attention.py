@@ -119,9 +119,10 @@ def _mix(
     q, k, v = projected
     q, k, bias = position(q, k)
     implementation = attention.config._attn_implementation
-    interface = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, _eager(attention))
     if bias is not None:
         check_bias(implementation)
+    interface = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, _eager(attention))
+    if bias is not None:
         if implementation == "flex_attention":  # the mask is a `BlockMask`, to which nothing can be added
             _require_position_bias(interface)
             kwargs["position_bias"] = bias.expand(len(q), -1, -1, -1)
