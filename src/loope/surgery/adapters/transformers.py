@@ -27,6 +27,9 @@ from loope.surgery.adapters.transformers_families import (
     refusals,
 )
 
+# Entries of a configuration that make transformers look for code, or for a backbone and its weights.
+REMOTE = {"auto_map", "backbone", "backbone_kwargs", "use_timm_backbone", "use_pretrained_backbone"}
+
 __all__ = ["HuggingFaceAdapter", "families", "refusals", "with_weights"]
 
 
@@ -259,7 +262,7 @@ def with_weights(about: dict[str, Any], state: dict[str, Tensor]) -> nn.Module:
 def _recipe(about: dict[str, Any]) -> tuple[Any, Any, dict[str, bool]]:
     """Return the class, the configuration and the constructor's options of a described model, after checks."""
     cls = model_class(about["class"])
-    _require_local(about["config"])
+    _require_local({**about["config"], "model_type": cls.config_class.model_type})
     options = dict(about.get("options", {}))
     if about.get("mask_token") is True:  # of older files
         options["use_mask_token"] = True
@@ -296,13 +299,18 @@ def _without_attention(config: Any) -> Any:
     return config
 
 
-def _require_local(config: Any) -> None:
-    """Refuse a configuration that would make transformers or timm read a file or an address."""
-    for value in config.values():
+def _require_local(config: dict[str, Any]) -> None:
+    """Refuse a configuration that would make transformers or timm read a file or an address.
+
+    Raises:
+        LoopeError: naming the entry.
+    """
+    for key, value in config.items():
+        require(key not in REMOTE or not value, f"A model cannot be built with {key}={value!r} from a file.")
         if isinstance(value, dict):
             _require_local(value)
     kind = config.get("model_type")
-    require(kind != "timm_backbone" and "auto_map" not in config, f"A model of kind {kind!r} is not built from a file.")
+    require(kind != "timm_backbone", "A model with a backbone of timm cannot be built from a file.")
     if kind == "timm_wrapper":
         check_timm(config["architecture"], config.get("model_args") or {})
 
