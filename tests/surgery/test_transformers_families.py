@@ -7,19 +7,26 @@ import torch
 from torch import nn
 
 import loope
+from loope.surgery.adapters.base import adapter_for
 from loope.surgery.adapters.transformers import families
 from tests.surgery.matrix import same_state, state_of
 from tests.surgery.test_permutations import permuted_patches
 from tests.surgery.transformers_models import CORES, MODELS, PATCH, inputs, make, output, predict
 
-every_core = pytest.mark.parametrize("name", CORES)
-every_model = pytest.mark.parametrize("name", MODELS)
+# Families with the code of another one: `make test` covers that one.
+COPIES = {"ViTMSN", "MetaCLIP 2", "Chinese CLIP", "AltCLIP", "CLIPSeg", "OWLv2", "TIPSv2"}
+
+
+def models(names):
+    marks = {name: [pytest.mark.slow] if name in COPIES else [] for name in names}
+    return pytest.mark.parametrize("name", [pytest.param(name, marks=marks[name]) for name in names])
+
+
+every_core, every_model = models(CORES), models(MODELS)
 KINDS = ["learned", "peg", "irpe", "rope_mixed"]  # additive, conditional, bias, rotary
 ACTING = ["irpe", "rope_mixed"]  # in attention
-# Models whose image size is one number, and those that look at the neighbours of patches after the blocks.
-ONLY_SQUARE = {"CLIP", "MetaCLIP 2"}
-INTERPOLATE = ["ViT", "DeiT", "ViTMSN", "ViTMAE", "IJepa", "CLIP", "MetaCLIP 2", "SigLIP"]
-OTHER_TABLES = {"ViTMAEForPreTraining"}  # of its decoder
+ONLY_SQUARE = {"CLIP", "MetaCLIP 2", "Chinese CLIP", "AltCLIP"}  # unless they interpolate
+INTERPOLATE = ["ViT", "DeiT", "ViTMSN", "ViTMAE", "IJepa", "OWL-ViT", "OWLv2", "SigLIP", *sorted(ONLY_SQUARE)]
 TABLES = [name for name in CORES if name not in {"DINOv3", "MLCD", "BEiT", "Data2Vec"} and "bias" not in name]
 
 
@@ -32,7 +39,7 @@ def attached(name, encoder, **options):
 
 
 def test_every_family_is_here():
-    shown = {type(make(name)).__name__ for name in CORES}
+    shown = {type(adapter_for(make(name)).core).__name__ for name in CORES}
     listed = {name for cores in families().values() for name in cores if not name.endswith("Backbone")}
     assert shown == listed
 
@@ -56,7 +63,7 @@ def test_encoders_change_the_output_and_leave_no_trace(name):
 
 
 # Which patches ViTMAE drops depends on where they are.
-@pytest.mark.parametrize("name", [name for name in CORES if name != "ViTMAE"])
+@models([name for name in CORES if name != "ViTMAE"])
 def test_without_positions_the_order_of_patches_does_not_matter(name):
     model = loope.attach(make(name).double(), "none")
     shown = inputs(model, dtype=torch.float64)
@@ -123,7 +130,7 @@ def test_resize(name, keep_own, tmp_path):
         assert torch.equal(predict(twin), predict(make(name)))
 
 
-@pytest.mark.parametrize("name", INTERPOLATE)
+@models(INTERPOLATE)
 def test_interpolate_pos_encoding(name):
     model = attached(name, ["sincos2d", "rope_axial", "alibi2d"])
     out = predict(model, (48, 64), interpolate_pos_encoding=True)
@@ -134,7 +141,7 @@ def test_interpolate_pos_encoding(name):
         torch.testing.assert_close(predict(again, (48, 64)), out)  # none of these encoders is resampled
 
 
-@pytest.mark.parametrize("name", ONLY_SQUARE)
+@models(sorted(ONLY_SQUARE))
 def test_a_square_model_says_how_to_show_it_other_images(name):
     model = attached(name, "learned")
     before = predict(model)
@@ -154,7 +161,7 @@ def test_save_and_load(name, tmp_path):
     assert torch.equal(predict(loaded), predict(make(name)))
 
 
-@pytest.mark.parametrize("name", TABLES)
+@models(TABLES)
 def test_a_table_starts_from_the_models_own(name):
     model = make(name)
     before = predict(model)

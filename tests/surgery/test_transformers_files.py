@@ -31,7 +31,18 @@ def test_save_pretrained(name, options, tmp_path):
     assert torch.equal(predict(loaded), predict(make(name)))
 
 
-@pytest.mark.parametrize("name", families.MODELS)
+FEW = (
+    "DINOv3",
+    "BEiT",
+    "CLIPModel",
+    "DepthAnythingForDepthEstimation",
+    "TimmWrapperModel",
+)  # the others are slow tests
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=[] if each in FEW else [pytest.mark.slow]) for each in families.MODELS]
+)
 def test_from_pretrained_names_what_reads_the_folder(name, tmp_path):
     model = loope.attach(families.make(name), ["learned", "rope_mixed"], prefix="learned")
     model.save_pretrained(tmp_path)

@@ -193,8 +193,8 @@ def adapter_for(model: nn.Module) -> Adapter:
             )
     raise LoopeError(
         f"Do not know how to attach to {type(model).__name__}; known are timm's VisionTransformer (ViT, DeiT), Eva, "
-        "Beit, Cait, CrossVit and NaFlexVit, transformers' plain vision transformers (ViT, DINO, CLIP, SigLIP, BEiT and "
-        "others) and what contains one, and loope.segmentation. For a model of your own see `loope.Adapter`."
+        "Beit, Cait, CrossVit and NaFlexVit, transformers' plain vision transformers (ViT, DINO, CLIP, SigLIP, BEiT and"
+        " others) and what contains one, and loope.segmentation. For a model of your own see `loope.Adapter`."
     )
 
 

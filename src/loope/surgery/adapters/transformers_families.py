@@ -102,6 +102,13 @@ FAMILIES: tuple[Family, ...] = (
         adapts=True,
     ),
     Family(
+        "tipsv2",
+        ("Tipsv2VisionModel", "Tipsv2VisionBackbone"),
+        blocks="encoder.layer",
+        registers=("embeddings.register_tokens",),
+        adapts=True,
+    ),
+    Family(
         "dinov3_vit",
         ("DINOv3ViTModel", "DINOv3ViTBackbone"),
         blocks="model.layer",
@@ -113,6 +120,11 @@ FAMILIES: tuple[Family, ...] = (
     ),
     _clip("clip", ("CLIPVisionModel",)),
     _clip("metaclip_2", ("MetaClip2VisionModel",)),
+    _clip("chinese_clip", ("ChineseCLIPVisionModel",)),
+    _clip("altclip", ("AltCLIPVisionModel",)),
+    _clip("clipseg", ("CLIPSegVisionModel",), adapts=True),
+    _clip("owlvit", ("OwlViTVisionTransformer",), entry="pre_layernorm", only_square=False),
+    _clip("owlv2", ("Owlv2VisionTransformer",), entry="pre_layernorm", only_square=False),
     _clip(
         "mlcd",
         ("MLCDVisionModel",),
