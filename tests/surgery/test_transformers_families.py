@@ -132,13 +132,29 @@ def test_resize(name, keep_own, tmp_path):
 
 @models(INTERPOLATE)
 def test_interpolate_pos_encoding(name):
-    model = attached(name, ["sincos2d", "rope_axial", "alibi2d"])
-    out = predict(model, (48, 64), interpolate_pos_encoding=True)
-    again = attached(name, ["sincos2d", "rope_axial", "alibi2d"])
-    torch.testing.assert_close(out, predict(again, (48, 64), interpolate_pos_encoding=True))
-    if name not in ONLY_SQUARE:
-        loope.resize(again, (48, 64))
-        torch.testing.assert_close(predict(again, (48, 64)), out)  # none of these encoders is resampled
+    model, size = attached(name, ["sincos2d", "rope_axial", "alibi2d"]), (48, 64)  # none of these is resampled
+    expected = predict(model, size, interpolate_pos_encoding=True)
+    if name in ONLY_SQUARE:
+        loope.resize(model, (64, 64))
+        torch.testing.assert_close(predict(model, size, interpolate_pos_encoding=True), expected)
+        return
+    for other in (size, (64, 40), (32, 32)):  # its position table then has that size
+        loope.resize(model, other)
+        torch.testing.assert_close(predict(model, size, interpolate_pos_encoding=True), expected)
+        predict(model, other)
+
+
+@models([name for name in INTERPOLATE if name not in ONLY_SQUARE])
+def test_the_own_table_of_another_aspect_ratio_is_interpolated(name):
+    model = make(name)
+    loope.resize(model, (48, 64))
+    expected = predict(model, (48, 64))
+    assert torch.equal(predict(model, (48, 64), interpolate_pos_encoding=True), expected)
+    twin = copy.deepcopy(model)
+    for parameter in model.parameters():
+        nn.init.zeros_(parameter)
+    assert torch.equal(predict(twin, (48, 64), interpolate_pos_encoding=True), expected)
+    assert predict(twin, (32, 64), interpolate_pos_encoding=True).isfinite().all()
 
 
 @models(sorted(ONLY_SQUARE))

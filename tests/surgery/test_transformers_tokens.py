@@ -4,9 +4,11 @@ import pytest
 import torch
 import transformers as hf
 from torch import nn
+from transformers.models.qwen2_vl.configuration_qwen2_vl import Qwen2VLVisionConfig
+from transformers.models.qwen2_vl.modeling_qwen2_vl import Qwen2VisionTransformerPretrainedModel
 
 import loope
-from loope.surgery.adapters.transformers import refusals
+from loope.surgery.adapters.transformers import refusal_of
 from tests.surgery.transformers_models import DINO, PATCH, SIDE, SMALL, VIT, inputs, make, patches_of, predict
 
 MASKED = {
@@ -111,24 +113,32 @@ def test_aimv2_with_computed_positions_is_refused():
         loope.attach(model, "learned")
 
 
-QWEN = {"depth": 1, "embed_dim": 32, "hidden_size": 32, "num_heads": 2, "patch_size": PATCH}
+YOLOS = {**VIT, "image_size": [SIDE, SIDE], "num_detection_tokens": 2}
 REFUSED = {
-    "YolosModel": lambda: hf.YolosModel(hf.YolosConfig(**{**VIT, "image_size": [SIDE, SIDE]}, num_detection_tokens=2)),
-    "YolosForObjectDetection": lambda: hf.YolosForObjectDetection(
-        hf.YolosConfig(**{**VIT, "image_size": [SIDE, SIDE]}, num_detection_tokens=2)
+    "YOLOS": (lambda: hf.YolosModel(hf.YolosConfig(**YOLOS)), "detection tokens"),
+    "YOLOS, head": (lambda: hf.YolosForObjectDetection(hf.YolosConfig(**YOLOS)), "detection tokens"),
+    "VideoMAE": (lambda: hf.VideoMAEModel(hf.VideoMAEConfig(**VIT, num_frames=2)), "video"),
+    "Pixtral": (lambda: hf.PixtralVisionModel(hf.PixtralVisionConfig(**VIT)), "packs"),
+    "Qwen2-VL": (
+        lambda: Qwen2VisionTransformerPretrainedModel(
+            Qwen2VLVisionConfig(depth=1, embed_dim=32, hidden_size=32, num_heads=2, patch_size=PATCH)
+        ),
+        "packs",
     ),
-    "VideoMAEModel": lambda: hf.VideoMAEModel(hf.VideoMAEConfig(**VIT, num_frames=2)),
-    "PixtralVisionModel": lambda: hf.PixtralVisionModel(hf.PixtralVisionConfig(**VIT)),
-    "VitDetModel": lambda: hf.VitDetModel(hf.VitDetConfig(**SMALL, image_size=SIDE, mlp_ratio=2)),
-    "SwinModel": lambda: hf.SwinModel(hf.SwinConfig(image_size=SIDE, embed_dim=8, depths=[1, 1], num_heads=[1, 1])),
+    "ViTDet": (lambda: hf.VitDetModel(hf.VitDetConfig(**SMALL, image_size=SIDE, mlp_ratio=2)), "windows"),
+    "Swin": (
+        lambda: hf.SwinModel(hf.SwinConfig(image_size=SIDE, embed_dim=8, depths=[1, 1], num_heads=[1, 1])),
+        "merges",
+    ),
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_refusals_say_why(name):
-    model = REFUSED[name]()
-    known = next(each for each in (type(part).__name__ for part in model.modules()) if each in refusals())
+@pytest.mark.parametrize(("make_model", "reason"), REFUSED.values(), ids=REFUSED)
+def test_refusals_say_why(make_model, reason):
+    model = make_model()
+    part, why = refusal_of(model)
     with pytest.raises(loope.LoopeError) as refused:
         loope.attach(model, "learned")
-    assert refusals()[known] in str(refused.value)
-    assert known in str(refused.value)
+    assert part in str(refused.value)
+    assert why in str(refused.value)
+    assert reason in why

@@ -12,25 +12,26 @@ from torch import Tensor, nn
 
 from loope.core.errors import LoopeError, MissingPackageError, require
 from loope.core.grid import Grid, as_grid
+from loope.encoders.resample import resample
 from loope.surgery.adapters import transformers_attention as attentions
 from loope.surgery.adapters.base import Adapter, register_adapter
 from loope.surgery.adapters.branch import Branch, PositionCall, Slot
 from loope.surgery.adapters.timm import check_timm, square
 from loope.surgery.adapters.transformers_families import (
     FAMILIES,
-    REFUSALS,
     WRAPPERS,
     Family,
     families,
     family_of,
     is_transformers,
-    refusals,
+    refusal_of,
 )
 
+INTERPOLATES = "interpolate_pos_encoding"
 # Entries of a configuration that make transformers look for code, or for a backbone and its weights.
 REMOTE = {"auto_map", "backbone", "backbone_kwargs", "use_timm_backbone", "use_pretrained_backbone"}
 
-__all__ = ["HuggingFaceAdapter", "families", "refusals", "with_weights"]
+__all__ = ["HuggingFaceAdapter", "families", "refusal_of", "with_weights"]
 
 
 class BuiltByTransformers(Adapter):
@@ -168,6 +169,9 @@ class HuggingFaceAdapter(BuiltByTransformers):
             count = _cells(size, side).size + len(family.prefix)
             ids = torch.arange(count, device=core.embeddings.position_ids.device)[None]
             core.embeddings.position_ids = ids
+        vars(core.embeddings).pop(INTERPOLATES, None)
+        if one is None and family.table is not None and hasattr(core.embeddings, INTERPOLATES):
+            setattr(core.embeddings, INTERPOLATES, ResampleTable(self._slot(family.table), _cells(size, side), side))
 
     def describe_config(self, size: Grid) -> dict[str, Any]:
         config: dict[str, Any] = self.model.config.to_dict()
@@ -225,20 +229,42 @@ class HuggingFaceAdapter(BuiltByTransformers):
         return as_grid(self.core.config.image_size, "image_size")
 
 
+class ResampleTable:
+    """Replaces the `interpolate_pos_encoding` of embeddings, which takes its position table for a square.
+
+    Args:
+        table: slot of the table.
+        grid: its grid.
+        side: side of a patch in pixels.
+    """
+
+    def __init__(self, table: Slot, grid: Grid, side: int):
+        self.table = table
+        self.grid = grid
+        self.side = side
+
+    def __call__(self, embeddings: Tensor, height: int, width: int) -> Tensor:
+        """Return the table for images of a size, `(1, P' + N, D)`."""
+        table = getattr(self.table.module, self.table.attribute)
+        table = table.reshape(1, -1, table.shape[-1])
+        count = table.shape[1] - self.grid.size
+        patches = resample(table[:, count:], self.grid, _cells(Grid(height, width), self.side))
+        return torch.cat((table[:, :count], patches), dim=1)
+
+
 @register_adapter
 class TransformersRefusal(Adapter):
     """Explains why some models of transformers are not supported."""
 
     @classmethod
     def matches(cls, model: nn.Module) -> bool:
-        return is_transformers(model) and not _cores(model) and _refused(model) is not None
+        return is_transformers(model) and not _cores(model) and refusal_of(model) is not None
 
     def branches(self) -> list[Branch]:
-        name = _refused(self.model)
-        inside = "" if type(self.model).__name__ == name else f" The {name} inside is not supported:"
+        name, why = refusal_of(self.model) or ("", "")
+        inside = "" if type(self.model).__name__ == name else f" the {name} inside is not supported,"
         raise LoopeError(
-            f"Cannot attach to {type(self.model).__name__}:{inside} {REFUSALS[str(name)]}. For a model of your own see "
-            "`loope.Adapter`."
+            f"Cannot attach to {type(self.model).__name__}:{inside} {why}. For a model of your own see `loope.Adapter`."
         )
 
 
@@ -321,11 +347,6 @@ def _is_buildable(cls: type) -> bool:
 
 def _cores(model: nn.Module) -> list[nn.Module]:
     return [module for module in model.modules() if family_of(module) is not None]
-
-
-def _refused(model: nn.Module) -> str | None:
-    names = (type(module).__name__ for module in model.modules())
-    return next((name for name in names if name in REFUSALS), None)
 
 
 def _cells(size: Grid, side: int) -> Grid:

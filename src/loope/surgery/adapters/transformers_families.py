@@ -6,6 +6,7 @@ blocks, and what differs from ViT. Any other class of transformers that contains
 
 from __future__ import annotations
 
+import inspect
 import sys
 from dataclasses import dataclass
 from functools import partial
@@ -186,7 +187,7 @@ _PACKED = (
 _VIDEO = "its tokens are parts of a video, on a grid of three axes, and encoders have positions on two"
 _HIERARCHY = "it merges patches between stages, so there is no one grid of patches"
 _WINDOWS = "its blocks attend within windows, with relative positions of their own, over tokens `(B, h, w, D)`"
-# Classes that are not supported, and why.
+# Classes that are not supported, and why; see also `refusal_of`.
 REFUSALS: dict[str, str] = {
     "YolosModel": "its detection tokens follow the patches, and encoders expect all other tokens before them",
     "VideoMAEModel": _VIDEO,
@@ -194,10 +195,6 @@ REFUSALS: dict[str, str] = {
     "TimesformerModel": _VIDEO,
     "VJEPA2Model": _VIDEO,
     "PixtralVisionModel": _PACKED,
-    "Qwen2VisionTransformerPretrainedModel": _PACKED,
-    "Qwen2_5_VisionTransformerPretrainedModel": _PACKED,
-    "Qwen3VLVisionModel": _PACKED,
-    "Glm4vVisionModel": _PACKED,
     "VitDetModel": _WINDOWS,
     "VitDetBackbone": _WINDOWS,
     "SamVisionEncoder": _WINDOWS,
@@ -219,9 +216,15 @@ def families() -> dict[str, tuple[str, ...]]:
     return {family.folder: family.cores for family in FAMILIES}
 
 
-def refusals() -> dict[str, str]:
-    """Return the classes of transformers that are known but not supported, and why."""
-    return dict(REFUSALS)
+def refusal_of(model: nn.Module) -> tuple[str, str] | None:
+    """Return the class of a part of the model that cannot be supported, and why; None if no such part is known."""
+    for module in model.modules():
+        name = type(module).__name__
+        if name in REFUSALS:
+            return name, REFUSALS[name]
+        if is_transformers(module) and "grid_thw" in inspect.signature(type(module).forward).parameters:
+            return name, _PACKED  # Qwen2-VL and what follows it
+    return None
 
 
 def family_of(module: nn.Module) -> Family | None:
