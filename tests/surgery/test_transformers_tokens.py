@@ -113,6 +113,21 @@ def test_aimv2_with_computed_positions_is_refused():
         loope.attach(model, "learned")
 
 
+def test_a_hybrid_is_refused():
+    backbone = hf.BitConfig(
+        num_groups=4,
+        embedding_size=8,
+        hidden_sizes=[8, 8, 8],
+        depths=[1, 1, 1],
+        out_features=["stage1", "stage2", "stage3"],
+    )
+    model = hf.DPTModel(
+        hf.DPTConfig(**VIT, is_hybrid=True, backbone_config=backbone, backbone_featmap_shape=[1, 8, 2, 2])
+    )
+    with pytest.raises(loope.LoopeError, match="hybrid"):
+        loope.attach(model, "learned")
+
+
 YOLOS = {**VIT, "image_size": [SIDE, SIDE], "num_detection_tokens": 2}
 REFUSED = {
     "YOLOS": (lambda: hf.YolosModel(hf.YolosConfig(**YOLOS)), "detection tokens"),

@@ -14,7 +14,7 @@ from loope.core.errors import LoopeError, require
 from loope.core.files import write_atomic
 from loope.core.grid import Grid, as_grid
 from loope.surgery import rehearsal, specs
-from loope.surgery.adapters.transformers import HuggingFaceAdapter, with_weights
+from loope.surgery.adapters.transformers_build import BuiltByTransformers, with_weights
 from loope.surgery.attach import attach, resize
 from loope.surgery.find import sole_attachment
 from loope.surgery.state import OURS, OWN, as_if_detached
@@ -84,7 +84,7 @@ def load_folder(folder: Path) -> nn.Module:
     # A configuration of a few hundred bytes can describe a model of gigabytes.
     rehearsal.require_modest({"config": about["config"], "attach": how}, len(state))
     shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
-    rehearsal.build_bounded(partial(HuggingFaceAdapter.build, about), add, size, shapes)
+    rehearsal.build_bounded(partial(BuiltByTransformers.build, about), add, size, shapes)
     model = with_weights(about, as_if_detached(state))
     add(model)
     # The model's own encoding was read above, by the names of transformers' files, which may differ.

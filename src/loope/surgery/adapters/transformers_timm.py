@@ -9,7 +9,7 @@ from torch import nn
 
 from loope.core.grid import Grid
 from loope.surgery.adapters.base import WrapperAdapter, register_adapter
-from loope.surgery.adapters.transformers import BuiltByTransformers
+from loope.surgery.adapters.transformers_build import BuiltByTransformers
 
 
 @register_adapter
