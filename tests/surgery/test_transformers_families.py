@@ -230,3 +230,33 @@ def test_eager_attention_agrees_with_sdpa(name, encoder):
     else:
         model.set_attn_implementation("eager")
     torch.testing.assert_close(predict(model), expected, rtol=1e-4, atol=1e-5)
+
+
+@every_core
+def test_what_is_trained_is_used(name):
+    """DDP refuses trained parameters without gradients."""
+    model = attached(name, ["learned", "rope_mixed", "irpe", "peg"], prefix="learned").train()
+    torch.manual_seed(2)
+    output(model).square().sum().backward()
+    for key, parameter in model.loope.named_parameters():
+        assert (parameter.grad is not None) == parameter.requires_grad, key
+        assert parameter.requires_grad == (not key.startswith("own.")), key
+
+
+@models([name for name in CORES if name != "ViTMAE"])  # a baked model has all patches
+def test_baked_models_agree(name):
+    model = attached(name, ["sincos2d", "rope_mixed", "alibi2d"])
+    expected = predict(model)
+    loope.bake(model, (32, 32))
+    torch.testing.assert_close(predict(model), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["DINOv3", "Data2Vec", "CLIP"])
+def test_transfer(name):
+    model = loope.attach(make(name), "rope_mixed", init="own")
+    images = inputs(model)["pixel_values"]
+    own = predict(make(name))
+    assert torch.equal(predict(model), own)
+    loope.transfer(model, [images], steps=2)
+    assert not loope.report(model).keep_own
+    assert not torch.equal(predict(model), own)
