@@ -13,6 +13,7 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 
 import loope
 from loope.surgery import checkpoint, rehearsal
+from loope.surgery.adapters.base import build_model
 from tests.surgery.models import TIMM, make, predict
 
 ARGS = {key: value for key, value in TIMM.items() if key not in ("img_size", "num_classes")}
@@ -171,3 +172,23 @@ def test_other_threads_may_build_models_during_a_load(saved, monkeypatch):
     monkeypatch.setattr(checkpoint, "build_model", build_in_another_thread)
     assert torch.equal(predict(loope.load(saved)), predict(loope.load(saved)))
     assert built_elsewhere
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "named"),
+    [
+        ("ViTModel", {"auto_map": {"AutoModel": "somewhere--code.Model"}}, "auto_map"),
+        ("DepthAnythingForDepthEstimation", {"backbone": "resnet50", "use_timm_backbone": True}, "backbone"),
+        ("DPTForDepthEstimation", {"backbone_config": {"use_pretrained_backbone": True}}, "use_pretrained_backbone"),
+        ("UperNetForSemanticSegmentation", {"backbone_config": {"model_type": "timm_backbone"}}, "timm"),
+        ("TimmWrapperModel", {"model_type": "vit", "architecture": "hf-hub:some/where"}, "hf-hub"),
+        (
+            "TimmWrapperModel",
+            {"architecture": "vit_tiny_patch16_224", "model_args": {"checkpoint_path": "x"}},
+            "checkpoint_path",
+        ),
+    ],
+)
+def test_a_configuration_of_transformers_reads_nothing_from_elsewhere(name, config, named):
+    with pytest.raises(loope.LoopeError, match=named):
+        build_model({"library": "transformers", "class": name, "config": config})

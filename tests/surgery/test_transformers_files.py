@@ -6,9 +6,10 @@ import peft
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import Trainer, TrainingArguments
+from transformers import AutoConfig, Trainer, TrainingArguments
 
 import loope
+from tests.surgery import transformers_models as families
 from tests.surgery.matrix import same_state, state_of
 from tests.surgery.models import images, make, make_attached, predict
 from tests.surgery.test_reload import model_args
@@ -28,6 +29,52 @@ def test_save_pretrained(name, options, tmp_path):
     assert torch.equal(predict(loaded), predict(model))
     loope.detach(loaded)
     assert torch.equal(predict(loaded), predict(make(name)))
+
+
+FEW = (
+    "DINOv3",
+    "BEiT",
+    "CLIPModel",
+    "DepthAnythingForDepthEstimation",
+    "TimmWrapperModel",
+)  # the others are slow tests
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=[] if each in FEW else [pytest.mark.slow]) for each in families.MODELS]
+)
+def test_from_pretrained_names_what_reads_the_folder(name, tmp_path):
+    model = loope.attach(families.make(name), ["learned", "rope_mixed"], prefix="learned")
+    model.save_pretrained(tmp_path)
+    for reader in (type(model), AutoConfig):
+        with pytest.raises(Exception, match=r"loope\.load"):
+            reader.from_pretrained(tmp_path)
+    loaded = loope.load(tmp_path)
+    if name != "PixioBackbone":  # transformers mixes up its two norms
+        assert same_state(loaded, state_of(model))
+        torch.testing.assert_close(families.predict(loaded), families.predict(model), rtol=1e-6, atol=1e-6)
+    loope.detach(loaded)
+    loaded.save_pretrained(tmp_path)
+    type(model).from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["CLIP", "Dinov2", "SigLIP 2"])
+def test_a_folder_of_a_resized_model(name, tmp_path):
+    model = loope.attach(families.make(name), "learned")
+    loope.resize(model, (48, 48))
+    model.save_pretrained(tmp_path)
+    assert torch.equal(families.predict(loope.load(tmp_path), (48, 48)), families.predict(model, (48, 48)))
+
+
+def test_folders_from_before_the_description(tmp_path):
+    model = make_attached("HF ViT", "learned")
+    type(model).save_pretrained(model, tmp_path)
+    assert torch.equal(predict(loope.load(tmp_path)), predict(model))
+
+
+def test_an_attached_model_is_not_uploaded_without_its_description(tmp_path):
+    with pytest.raises(loope.LoopeError, match="HubModel"):
+        make_attached("HF ViT", "learned").save_pretrained(tmp_path, push_to_hub=True)
 
 
 def test_shards(tmp_path):
@@ -64,13 +111,16 @@ def test_trainer(tmp_path):
     model = make_attached("HF ViT", "rope_mixed")
     rows = [{"pixel_values": pixels, "labels": 1} for pixels in images(model)]
     settings = TrainingArguments(
-        tmp_path, max_steps=1, save_steps=1, learning_rate=0.1, report_to=[], use_cpu=True, disable_tqdm=True
+        tmp_path, max_steps=2, save_steps=1, learning_rate=0.1, report_to=[], use_cpu=True, disable_tqdm=True
     )
     before = predict(model)
     Trainer(model, settings, train_dataset=rows).train()
     model.eval()
     assert not torch.allclose(predict(model), before)
-    assert torch.equal(predict(loope.load(tmp_path / "checkpoint-1")), predict(model))
+    assert torch.equal(predict(loope.load(tmp_path / "checkpoint-2")), predict(model))
+    again = make_attached("HF ViT", "rope_mixed")
+    Trainer(again, settings, train_dataset=rows).train(resume_from_checkpoint=tmp_path / "checkpoint-2")
+    assert torch.equal(again.loope.encoders[0][0].frequencies, model.loope.encoders[0][0].frequencies)
 
 
 def test_a_folder_of_the_hub(tmp_path):
@@ -104,9 +154,9 @@ def test_a_folder_of_peft_names_peft(tmp_path):
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("architectures", ["BertModel"]),
-        ("architectures", ["logging"]),
-        ("architectures", None),
+        ("class", "BertModel"),
+        ("class", "logging"),
+        ("class", None),
         ("hidden_size", 96),
         ("num_hidden_layers", 3),
     ],
@@ -114,7 +164,9 @@ def test_a_folder_of_peft_names_peft(tmp_path):
 def test_damaged_folders(key, value, tmp_path):
     make_attached("HF ViT", "gilbert").save_pretrained(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps({**config, key: value}))
+    about = config["loope"]["model"]
+    (about if key == "class" else about["config"])[key] = value
+    (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(loope.LoopeError):
         loope.load(tmp_path)
 

@@ -10,6 +10,7 @@ from loope.surgery.report import Report, report
 from loope.surgery.transfer import transfer
 
 from loope.surgery.adapters import timm, timm_cait, timm_crossvit, timm_naflex, timm_vit, transformers  # isort: skip  # they register themselves
+from loope.surgery.adapters import transformers_siglip2, transformers_timm  # isort: skip
 
 __all__ = [
     "Adapter",
@@ -33,5 +34,7 @@ __all__ = [
     "timm_vit",
     "transfer",
     "transformers",
+    "transformers_siglip2",
+    "transformers_timm",
     "use_positions",
 ]

@@ -243,6 +243,7 @@ def _add_prefix_vectors(attachment: Attachment, branch: Branch) -> None:
     require(branch.entry is not None, "This model has no place where learned prefix vectors could be added.")
     like = next(branch.patch_embed.parameters())
     vectors = torch.zeros(1, branch.prefix, branch.dim, device=like.device, dtype=like.dtype)
-    if branch.table is not None and branch.table.value is not None and branch.table_prefix == branch.prefix:
-        vectors.copy_(branch.table.value.detach()[:, : branch.prefix])
+    if branch.table is not None and branch.table.value is not None and branch.table_prefix:
+        own = branch.table.value.detach().reshape(-1, branch.dim)
+        vectors[:, : branch.table_prefix] = own[: branch.table_prefix]
     attachment.prefixes[branch.name] = nn.Parameter(vectors)

@@ -129,11 +129,13 @@ class EnterBlock(InBlock):
 class MixAfterBlock(InBlock):
     """After a block: applies conditional encoders to the patch tokens."""
 
-    def __call__(self, module: nn.Module, args: tuple[Any, ...], tokens: Tensor) -> Tensor:
-        """Return `tokens` `(B, P + N, D)` with mixed patches."""
-        count = self.branch.prefix
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], made: Any) -> Any:
+        """Return the block's output, `(B, P + N, D)` or a tuple that starts with it, with mixed patches."""
+        tokens, count = tokens_of(made), self.branch.prefix
         positions = self.place.at(tokens.shape[1], count)
-        return _behind(tokens, self.host.apply("mix", self.number, tokens[:, count:], positions, self.layer), count)
+        patches = self.host.apply("mix", self.number, tokens[:, count:], positions, self.layer)
+        mixed = _behind(tokens, patches, count)
+        return (mixed, *made[1:]) if isinstance(made, tuple) else mixed
 
 
 class Position(InBlock):
@@ -222,12 +224,18 @@ class Attend(Forward):
 class DropPatches(Forward):
     """Drops patches as the model's module does, and their positions with them."""
 
-    def __call__(self, tokens: Tensor) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the module returns."""
-        result, kept = self.host.adapter.drop(self.module, tokens)
+        result, kept = self.host.adapter.drop(self.module, *args, **kwargs)
         if kept is not None:
             self.place.take(kept)
         return result
+
+
+def tokens_of(made: Any) -> Tensor:
+    """Return the tokens of a block's output, which may be a tuple that starts with them."""
+    tokens: Tensor = made[0] if isinstance(made, tuple) else made
+    return tokens
 
 
 def _fitting(given: Positions, tokens: Tensor) -> Positions:

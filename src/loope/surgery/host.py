@@ -95,26 +95,28 @@ class Host:
 
 def zeros_for(branch: Branch) -> Tensor:
     """Return the zeros that replace the model's own table while it is unused."""
-    return zeros_like_table(branch.patch_embed, branch.table_prefix + branch.grid.size, branch.dim)
+    grid = branch.table_grid or branch.grid
+    zeros = zeros_like_table(branch.patch_embed, branch.table_prefix + grid.size, branch.dim)
+    return zeros[0] if branch.table is not None and branch.table.value.dim() == 2 else zeros
 
 
 def fit_table(branch: Branch, old: Grid) -> None:
     """Resample the model's own table, if it is in use, from `old` to the branch's grid."""
-    if branch.table is None or branch.table.value is None or branch.grid == old:
+    if branch.table is None or branch.table.value is None or branch.table_grid is not None or branch.grid == old:
         return
     table, count = branch.table.value, branch.table_prefix
     with torch.no_grad():
         if table.dim() == 4:
             moved = resample(table.flatten(1, 2), old, branch.grid).view(1, *branch.grid, -1)
         else:
-            moved = torch.cat((table[:, :count], resample(table[:, count:], old, branch.grid)), dim=1)
+            moved = torch.cat((table[..., :count, :], resample(table[..., count:, :], old, branch.grid)), dim=-2)
     trained = isinstance(table, nn.Parameter)
-    setattr(*branch.table, nn.Parameter(moved, table.requires_grad) if trained else moved)
+    setattr(branch.table.module, branch.table.attribute, nn.Parameter(moved, table.requires_grad) if trained else moved)
 
 
-def take(slot: Slot, zeros: Tensor | None) -> tuple[nn.Module | Tensor, Taken]:
-    """Take the value out of a slot and leave `zeros`, as a buffer outside the state dict, or None."""
-    module, name = slot
+def take(slot: Slot, off: nn.Module | Tensor | None) -> tuple[nn.Module | Tensor, Taken]:
+    """Take the value out of a slot and leave `off`: a module, a tensor outside the state dict, or None."""
+    module, name = slot.module, slot.attribute
     value = slot.value
     home = _home(module, value)
     if name not in home:
@@ -125,11 +127,11 @@ def take(slot: Slot, zeros: Tensor | None) -> tuple[nn.Module | Tensor, Taken]:
         parameter.requires_grad_(False)
         if type(parameter) is nn.Parameter:
             parameter.__class__ = Idle  # in place, so that references to the parameter stay valid
-    if zeros is None:
-        home[name] = None
+    if off is None or isinstance(off, nn.Module):
+        home[name] = off
     else:
         del home[name]
-        lay(slot, zeros)
+        lay(slot, off)
     return value, taken
 
 
@@ -150,7 +152,7 @@ def lay(slot: Slot, zeros: Tensor) -> None:
 
 def give_back(slot: Slot, value: nn.Module | Tensor, taken: Taken) -> None:
     """Restore a taken value, its `requires_grad` and its position among its siblings."""
-    module, name = slot
+    module, name = slot.module, slot.attribute
     module._buffers.pop(name, None)
     module._non_persistent_buffers_set.discard(name)
     for parameter, trainable in zip(_parameters(value), taken.trainable, strict=True):

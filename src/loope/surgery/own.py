@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from loope.core.errors import LoopeError, require
 from loope.encoders import PositionalEncoder
 from loope.encoders.base import encoder_class
+from loope.encoders.resample import resample
 from loope.surgery.adapters.branch import Branch
 
 Chosen = list[tuple[str, dict[str, Any]]]
@@ -63,10 +64,11 @@ def _has_table(branch: Branch) -> bool:
 
 
 def own_table(branch: Branch) -> Tensor:
-    """Return the model's own vectors of the patches, `(N, D)`."""
+    """Return the model's own vectors of the patches, `(N, D)`, on the grid of the branch."""
     require(branch.table is not None, "This model has no position table of its own.")
     table: Tensor = branch.table.value  # type: ignore[union-attr]
-    return table.detach().flatten(1, -2)[0, branch.table_prefix :]  # some are (1, h, w, D)
+    flat = table.detach().reshape(-1, branch.dim)[branch.table_prefix :]  # some are (1, h, w, D)
+    return resample(flat, branch.table_grid or branch.grid, branch.grid)
 
 
 def fit_own_table(branch: Branch, encoder: PositionalEncoder) -> float:

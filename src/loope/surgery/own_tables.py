@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from loope.surgery.adapters.branch import Branch
 from loope.surgery.hooks import Hook
 
 
 class ScaleOwnTables(Hook):
-    """Before the patch embedding: puts the model's own position tables, times their strength, in their place.
+    """Before the embedding: puts the model's own position tables, times their strength, in their place.
 
     A scaled table is an attribute of the instance, which is found before the parameter of the same name; so the
     parameter, the state dict and the optimizer stay as they are.
@@ -34,6 +34,15 @@ class RestoreOwnTables(Hook):
 
 def show_own_tables(branch: Branch) -> None:
     """Remove the scaled tables that hide the model's own, if there are any."""
-    for module, name in branch.tables:
+    for module, name, _ in branch.tables:
         if name in module._parameters or name in module._buffers:
             module.__dict__.pop(name, None)
+
+
+class ScaleOwnBias(Hook):
+    """After a module that returns a bias of the model's own: multiplies it by its strength."""
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], bias: Tensor) -> Tensor:
+        """Return the scaled bias."""
+        scaled: Tensor = self.host.apply("scale_own", bias)
+        return scaled

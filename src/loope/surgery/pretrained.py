@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from functools import partial
 from pathlib import Path
@@ -10,16 +11,44 @@ from typing import Any
 from torch import Tensor, nn
 
 from loope.core.errors import LoopeError, require
-from loope.core.grid import as_grid
+from loope.core.files import write_atomic
+from loope.core.grid import Grid, as_grid
 from loope.surgery import rehearsal, specs
-from loope.surgery.adapters.transformers import HuggingFaceAdapter, with_weights
+from loope.surgery.adapters.transformers_build import BuiltByTransformers, with_weights
 from loope.surgery.attach import attach, resize
 from loope.surgery.find import sole_attachment
-from loope.surgery.state import OURS, as_if_detached
+from loope.surgery.state import OURS, OWN, as_if_detached
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 SPEC = f"{OURS}_extra_state"
 PEFT_CONFIG = "adapter_config.json"
+MARK = "loope"  # the entry of the configuration that describes the model
+ADVICE = "This model has encoders of loope attached, which from_pretrained would lose: read its folder with loope.load."
+
+
+def mark_folder(folder: Path, cls: Any, about: dict[str, Any], size: Grid) -> None:
+    """Describe an attached model in the configuration that transformers wrote, and make `from_pretrained` refuse it.
+
+    transformers has no hook for that, but checks the types of a configuration: a text in place of a number makes it
+    raise an error that shows the text.
+
+    Args:
+        folder: what `save_pretrained` wrote.
+        cls: the model's class.
+        about: what `describe_model` returned.
+        size: image size in pixels.
+    """
+    from transformers import PreTrainedConfig
+
+    path = folder / CONFIG
+    if not path.is_file():
+        return  # this process does not write
+    config = json.loads(path.read_text())
+    common, own = ([each.name for each in dataclasses.fields(of)] for of in (PreTrainedConfig, cls.config_class))
+    # `Trainer` reads the entries that all configurations have.
+    number = next(name for name in own if name not in common and isinstance(config.get(name), int | float))
+    config |= {number: ADVICE, MARK: {"model": about, "size": list(size)}}
+    write_atomic(path, json.dumps(config, indent=2))
 
 
 def load_folder(folder: Path) -> nn.Module:
@@ -44,11 +73,8 @@ def load_folder(folder: Path) -> nn.Module:
         SPEC in state,
         f"The model in {folder} has nothing attached; read it with transformers' from_pretrained.",
     )
-    config = json.loads((folder / CONFIG).read_text())
     how: dict[str, Any] = dict(specs.from_bytes(state[SPEC]))
-    size = as_grid(config["image_size"], "image_size")
-    config["image_size"] = how.get("own_size", list(size))  # missing in older files
-    architecture = (config.get("architectures") or ["none"])[0]
+    about, size = _described(json.loads((folder / CONFIG).read_text()), how)
 
     def add(model: nn.Module) -> None:
         attach(model, how["encoders"], keep_own=how["keep_own"], prefix=how["prefix"])
@@ -56,14 +82,26 @@ def load_folder(folder: Path) -> nn.Module:
         resize(model, size)
 
     # A configuration of a few hundred bytes can describe a model of gigabytes.
-    rehearsal.require_modest({"config": config, "attach": how}, len(state))
+    rehearsal.require_modest({"config": about["config"], "attach": how}, len(state))
     shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
-    about = {"class": architecture, "config": config}
-    rehearsal.build_bounded(partial(HuggingFaceAdapter.build, about), add, size, shapes)
-    model = with_weights(architecture, config, as_if_detached(state))
+    rehearsal.build_bounded(partial(BuiltByTransformers.build, about), add, size, shapes)
+    model = with_weights(about, as_if_detached(state))
     add(model)
-    model.loope.load_state_dict({key.removeprefix(OURS): state[key] for key in state if key.startswith(OURS)})  # type: ignore[union-attr]
+    # The model's own encoding was read above, by the names of transformers' files, which may differ.
+    ours = {key.removeprefix(OURS): state[key] for key in state if key.startswith(OURS) and not key.startswith(OWN)}
+    own = {f"own.{key}": value for key, value in model.loope.own.state_dict().items()}  # type: ignore[union-attr]
+    model.loope.load_state_dict({**ours, **own})  # type: ignore[union-attr]
     return model.eval()
+
+
+def _described(config: dict[str, Any], how: dict[str, Any]) -> tuple[dict[str, Any], Grid]:
+    """Return how to build the folder's model, and its image size."""
+    if MARK in config:
+        return config[MARK]["model"], as_grid(config[MARK]["size"], "size")
+    # Folders from before the mark: the configuration is the model's own, a ViT's or a DeiT's.
+    size = as_grid(config["image_size"], "image_size")
+    config["image_size"] = how.get("own_size", list(size))
+    return {"class": (config.get("architectures") or ["none"])[0], "config": config}, size
 
 
 def _weights(folder: Path) -> dict[str, Tensor]:

@@ -28,7 +28,7 @@ from loope.surgery.hooks import (
     remove_hooks,
 )
 from loope.surgery.host import Host, fit_table, give_back, keep, take, zeros_for
-from loope.surgery.own_tables import RestoreOwnTables, ScaleOwnTables, show_own_tables
+from loope.surgery.own_tables import RestoreOwnTables, ScaleOwnBias, ScaleOwnTables, show_own_tables
 from loope.surgery.place import Place
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ class Attachment(nn.Module):
     def own_size(self) -> Grid:
         """Return the image size in pixels that the model's own encoding is for."""
         branch = self.branches[0]
-        own = branch.grid if self.spec["keep_own"] else self.host.own_grids[0]
+        own = branch.table_grid or (branch.grid if self.spec["keep_own"] else self.host.own_grids[0])
         return Grid(own.height * branch.patch_size, own.width * branch.patch_size)
 
     @property
@@ -170,7 +170,7 @@ class Attachment(nn.Module):
                     continue
                 # The slot's name in the model, with slashes: names of parameters must not contain dots.
                 key = "/".join((*names[slot.module].split("."), slot.attribute)).lstrip("/")
-                value, taken = take(slot, zeros_for(branch) if slot is branch.table else None)
+                value, taken = take(slot, zeros_for(branch) if slot is branch.table else slot.off)
                 keep(self.own, key, value, taken)
                 self.host.taken[key] = (branch, slot, taken)
         self.host.adapter.sync_own()
@@ -209,9 +209,11 @@ class Attachment(nn.Module):
             shared = not any(encoder.reads_content or encoder.bias_per_layer for encoder in biases)
             fades = self.own_strength is not None and self.spec["keep_own"]
             if fades and any(table.value is not None for table in branch.tables):
-                branch.patch_embed.register_forward_pre_hook(ScaleOwnTables(host, number))
+                (branch.embeddings or branch.patch_embed).register_forward_pre_hook(ScaleOwnTables(host, number))
                 branch.blocks[0].register_forward_pre_hook(RestoreOwnTables(host, number))
                 host.adapter.model.register_forward_hook(RestoreOwnTables(host, number), always_call=True)
+            for module in branch.own_biases if fades else ():
+                module.register_forward_hook(ScaleOwnBias(host, number))
             for layer, (block, attention) in enumerate(zip(branch.blocks, branch.attentions, strict=True)):
                 if rotates or biases or mixing:
                     for module in entrances(block):

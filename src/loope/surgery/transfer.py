@@ -17,6 +17,7 @@ from loope.core.grid import as_positive, as_size
 from loope.surgery.adapters.base import adapter_for
 from loope.surgery.attach import detach
 from loope.surgery.find import sole_attachment
+from loope.surgery.hooks import tokens_of
 from loope.surgery.own import first_output
 
 DEPTHS = (0.5, 0.75, 1.0)  # blocks whose tokens are compared, as shares of the depth
@@ -243,7 +244,7 @@ def _watched(model: nn.Module, depths: Sequence[float]) -> Iterator[list[Tensor]
     for branch in adapter_for(model).branches():
         for depth in depths:
             block = branch.blocks[max(1, round(depth * len(branch.blocks))) - 1]
-            hooks.append(block.register_forward_hook(lambda module, args, tokens: seen.append(tokens)))
+            hooks.append(block.register_forward_hook(lambda module, args, made: seen.append(tokens_of(made))))
     try:
         yield seen
     finally:

@@ -84,8 +84,8 @@ class Adapter:
         """
         raise LoopeError(f"{type(self).__name__} has no `attend`; define it for encoders that act in attention.")
 
-    def drop(self, patch_drop: nn.Module, tokens: Tensor) -> tuple[Any, Tensor | None]:
-        """Compute `patch_drop.forward(tokens)` with the same random draws, for the branch's `patch_drop`.
+    def drop(self, patch_drop: nn.Module, *args: Any, **kwargs: Any) -> tuple[Any, Tensor | None]:
+        """Compute `patch_drop.forward(*args, **kwargs)` with the same random draws, for the branch's `patch_drop`.
 
         Returns what it returns, and the numbers of the patches that are left, `(B, M)` int64, or None if all are.
         """
@@ -149,8 +149,8 @@ class WrapperAdapter(Adapter):
     def attend(self, attention: nn.Module, position: PositionCall, *args: Any, **kwargs: Any) -> Any:
         return self.inside.attend(attention, position, *args, **kwargs)
 
-    def drop(self, patch_drop: nn.Module, tokens: Tensor) -> tuple[Any, Tensor | None]:
-        return self.inside.drop(patch_drop, tokens)
+    def drop(self, patch_drop: nn.Module, *args: Any, **kwargs: Any) -> tuple[Any, Tensor | None]:
+        return self.inside.drop(patch_drop, *args, **kwargs)
 
     def known_attentions(self) -> tuple[type, ...]:
         return self.inside.known_attentions()
@@ -193,8 +193,8 @@ def adapter_for(model: nn.Module) -> Adapter:
             )
     raise LoopeError(
         f"Do not know how to attach to {type(model).__name__}; known are timm's VisionTransformer (ViT, DeiT), Eva, "
-        "Beit, Cait, CrossVit and NaFlexVit, transformers' ViT and DeiT models, and loope.segmentation. For a model of "
-        "your own see `loope.Adapter`."
+        "Beit, Cait, CrossVit and NaFlexVit, transformers' plain vision transformers (ViT, DINO, CLIP, SigLIP, BEiT and"
+        " others) and what contains one, and loope.segmentation. For a model of your own see `loope.Adapter`."
     )
 
 

@@ -12,10 +12,17 @@ from loope.core.grid import Grid
 
 
 class Slot(NamedTuple):
-    """A place, `module.attribute`, where a part of the model's own position encoding is stored."""
+    """A place, `module.attribute`, where a part of the model's own position encoding is stored.
+
+    Attributes:
+        module: the module.
+        attribute: the name of a parameter, buffer or module in it.
+        off: what disables it: None, or a module or tensor in its place.
+    """
 
     module: nn.Module
     attribute: str
+    off: nn.Module | Tensor | None = None
 
     @property
     def value(self) -> Any:
@@ -38,14 +45,18 @@ class Branch:
         patch_size: side of a patch in pixels.
         channels: channels of the image.
         prefix: number P of class, distillation and register tokens before the patches in the blocks.
-        table: slot of the model's own additive position table `(1, P' + N, D)` or `(1, h, w, D)`, if it has one.
-        table_prefix: number P' of prefix tokens in that table.
+        table: slot of the model's own additive position table `(1, P' + N, D)`, `(P' + N, D)` or `(1, h, w, D)`, if it
+            has one.
+        table_prefix: number P' of prefix tokens in that table. They come first among the prefix tokens.
+        table_grid: the grid of that table, if the model resamples it to every image; `loope.resize` then leaves it.
+        embeddings: the module that reads the table, if it does so before it calls `patch_embed`.
         entry: a module whose first input is all tokens, positions included; needed for `prefix="learned"`.
         add_at_entry: add positions to the patches in the input of `entry`, not in the output of `patch_embed`; for
             models that replace patches in between.
         patch_drop: a module that drops patches in training, if there is one; see `Adapter.drop`.
         axis_tables: slots of tables that are added likewise, one for each axis, if it has them; None must disable each.
-        own: slots of the rest of the model's own encoding (bias tables, rotary modules); None must disable each.
+        own: slots of the rest of the model's own encoding (bias tables, rotary modules).
+        own_biases: modules among these that return a bias which the model adds outside of its attention modules.
         name: identifies the branch in reports and state dicts.
     """
 
@@ -60,11 +71,14 @@ class Branch:
     prefix: int = 0
     table: Slot | None = None
     table_prefix: int = 0
+    table_grid: Grid | None = None
+    embeddings: nn.Module | None = None
     entry: nn.Module | None = None
     add_at_entry: bool = False
     patch_drop: nn.Module | None = None
     axis_tables: Sequence[Slot] = ()
     own: Sequence[Slot] = ()
+    own_biases: Sequence[nn.Module] = ()
     name: str = "patches"
 
     @property

@@ -39,6 +39,19 @@ def patch_drop(model: Any) -> nn.Module | None:
     return found if isinstance(found, (PatchDropout, PatchDropoutWithIndices)) else None
 
 
+def check_timm(name: Any, args: dict[str, Any]) -> None:
+    """Check a model of an untrusted file: a name with a scheme, or an argument that names a file, would be read.
+
+    Raises:
+        LoopeError: if `timm.create_model` would read files or addresses.
+    """
+    import timm
+
+    require(timm.is_model(name), f"timm has no model {name!r}.")
+    outside = [key for key in args if key.startswith(("pretrained", "checkpoint", "cache"))]
+    require(not outside, f"A model cannot be built with {', '.join(outside)} from a checkpoint.")
+
+
 class BuiltByTimm(Adapter):
     """Describes and builds models of `timm.create_model`."""
 
@@ -72,11 +85,8 @@ class BuiltByTimm(Adapter):
         except ImportError:
             raise MissingPackageError("The file's model is one of timm's: pip install 'loope[models]'.") from None
 
-        # A name with a scheme, or an argument that names a file, would make timm read files or addresses.
-        require(timm.is_model(about["name"]), f"timm has no model {about['name']!r}.")
+        check_timm(about["name"], about["args"])
         args = {key: tuple(value) if isinstance(value, list) else value for key, value in about["args"].items()}
-        outside = [key for key in args if key.startswith(("pretrained", "checkpoint", "cache"))]
-        require(not outside, f"A model cannot be built with {', '.join(outside)} from a checkpoint.")
         create: Any = timm.create_model
         model: nn.Module = create(about["name"], pretrained=False, **args)
         return model

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
 from typing import Any
 
 import torch
@@ -14,6 +13,7 @@ from loope.core.grid import Grid
 from loope.positions import Positions
 from loope.surgery.adapters.base import register_adapter
 from loope.surgery.adapters.branch import Branch, Slot
+from loope.surgery.adapters.patches import join_patches
 from loope.surgery.adapters.timm import TimmAdapter, is_timm, patch_drop, square
 
 
@@ -89,28 +89,9 @@ class NaFlexAdapter(TimmAdapter):
         return images if coordinates is None else self._images(branch, args[0], positions)
 
     def _images(self, branch: Branch, patches: Tensor, positions: Positions) -> Tensor | list[Tensor] | None:
-        """Put patches `(B, N, ...)` together to images `(B, C, H, W)`, or a list with one `(C, H, W)` for each grid.
-
-        Missing patches are 0. None if patches have another size than the model's, as its patch interpolation allows.
-        """
-        side, channels = branch.patch_size, branch.channels
-        flat = patches.flatten(2)
-        if flat.shape[-1] != channels * side * side:
-            return None
-        require(
-            flat.shape[1] == positions.length and positions.rows in (1, len(flat)),
-            f"Expected {positions.length} patches, as the given positions have, got patches of {tuple(patches.shape)}.",
-        )
-        lead = flat.shape[:2]
-        if getattr(self.model.embeds, "channels_last", True):
-            flat = flat.reshape(*lead, side, side, channels).permute(0, 1, 4, 2, 3)
-        else:
-            flat = flat.reshape(*lead, channels, side, side)
-        if positions.whole is not None:
-            return _joined(flat, positions.whole)
-        single = len(positions.grids) == 1 and positions.sequence is None
-        images = _scattered(flat, positions, positions.grids * (len(flat) if single else 1))
-        return torch.stack(images) if single else images
+        """Put patches `(B, N, ...)` together to images; None if patch interpolation will change their size."""
+        last = getattr(self.model.embeds, "channels_last", True)
+        return join_patches(patches, positions, branch.patch_size, branch.channels, last)
 
     def sync_own(self) -> None:
         embeds = self.model.embeds
@@ -153,23 +134,3 @@ def _layout(coordinates: Tensor, valid: Tensor | None) -> tuple[tuple[Grid, ...]
     cells = shown[..., 0] * grids[0].width + shown[..., 1]
     in_order = cells == torch.arange(grids[0].size, device=cells.device)
     return grids, bool((in_order if valid is None else in_order & valid).all())
-
-
-def _scattered(patches: Tensor, positions: Positions, grids: tuple[Grid, ...]) -> list[Tensor]:
-    """Put patches `(B, N, C, side, side)` in their places: an image `(C, H, W)` for each grid."""
-    lead, device = patches.shape[:2], patches.device
-    starts = [0, *accumulate(grid.size for grid in grids)]
-    rows = torch.arange(len(patches), device=device)[:, None]
-    image = (rows if positions.sequence is None else positions.sequence).expand(lead)
-    places = torch.tensor(starts, device=device)[image] + positions.nearest()
-    if positions.valid is not None:
-        places = torch.where(positions.valid, places, starts[-1])  # padding goes to a cell of its own
-    canvas = patches.new_zeros(starts[-1] + 1, *patches.shape[2:]).index_put((places,), patches)
-    parts = torch.split(canvas[:-1], [grid.size for grid in grids])
-    return [_joined(part[None], grid)[0] for part, grid in zip(parts, grids, strict=True)]
-
-
-def _joined(patches: Tensor, grid: Grid) -> Tensor:
-    """Join all patches of a grid, `(B, N, C, side, side)`, to images `(B, C, H, W)`."""
-    rows = patches.reshape(len(patches), *grid, *patches.shape[2:])
-    return rows.permute(0, 3, 1, 4, 2, 5).flatten(4).flatten(2, 3)

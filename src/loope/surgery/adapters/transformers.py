@@ -1,181 +1,247 @@
-"""transformers' ViT and DeiT models, alone or under a classification head."""
+"""transformers' vision transformers, alone or inside another model of transformers; see `transformers_families`."""
 
 from __future__ import annotations
 
 import inspect
 import sys
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from loope.core.errors import MissingPackageError, require
+from loope.core.errors import LoopeError, require
 from loope.core.grid import Grid, as_grid
-from loope.encoders.base import KINDS
-from loope.surgery.adapters.attention import add_masks, as_wide, join_heads
+from loope.encoders.resample import resample
+from loope.surgery.adapters import transformers_attention as attentions
 from loope.surgery.adapters.base import Adapter, register_adapter
 from loope.surgery.adapters.branch import Branch, PositionCall, Slot
 from loope.surgery.adapters.timm import square
+from loope.surgery.adapters.transformers_build import BuiltByTransformers, config_of
+from loope.surgery.adapters.transformers_families import Family, families, family_of, is_transformers, refusal_of
 
-FAMILIES = ("vit", "deit")
+INTERPOLATES = "interpolate_pos_encoding"
+__all__ = ["HuggingFaceAdapter", "families", "refusal_of"]
 
 
 @register_adapter
-class HuggingFaceAdapter(Adapter):
-    """ViTModel, ViTForImageClassification, DeiTModel, DeiTForImageClassification and the like."""
-
-    model: Any
-    library: ClassVar[str] = "transformers"
+class HuggingFaceAdapter(BuiltByTransformers):
+    """A model of transformers that is, or contains, the core of one family."""
 
     @classmethod
     def matches(cls, model: nn.Module) -> bool:
-        # transformers is slow to import, and no model of it exists before that.
-        for family in FAMILIES:
-            home = sys.modules.get(f"transformers.models.{family}.modeling_{family}")
-            base = getattr(home, {"vit": "ViT", "deit": "DeiT"}[family] + "PreTrainedModel", None)
-            if base is not None and isinstance(model, base):
-                return True
-        return False
+        return is_transformers(model) and len(_cores(model)) == 1
 
-    @property
+    @cached_property
     def core(self) -> Any:
-        """Return the model without its head."""
-        return self.model.base_model
+        """Return the part that embeds images and runs the blocks."""
+        return _cores(self.model)[0]
+
+    @cached_property
+    def family(self) -> Family:
+        """Return the core's entry in the table of families."""
+        found = family_of(self.core)
+        assert found is not None  # noqa: S101  (for mypy)
+        return found
 
     def branches(self) -> list[Branch]:
-        config, embeddings = self.model.config, self.core.embeddings
-        patches = embeddings.patch_embeddings
-        prefix = 2 if hasattr(embeddings, "distillation_token") else 1
-        side = square(patches.patch_size)
-        height, width = as_grid(patches.image_size, "image_size")
+        family, core, config = self.family, self.core, self.core.config
+        require(
+            not getattr(config, "is_native", False),
+            f"This {type(core).__name__} computes its position encoding in its forward pass (is_native=True), where "
+            "nothing can replace it; use one with a position table (is_native=False).",
+        )
+        patch_embed = self._part(family.patch_embed)
+        require(
+            patch_embed is not None,
+            f"This {type(core).__name__} has no `{family.patch_embed}` that embeds patches of the image; a hybrid with "
+            "a convolutional network in front is not supported.",
+        )
+        blocks = list(self._part(family.blocks))
+        side, own_size = square(config.patch_size), self.own_size()
+        table = None if family.table is None else self._slot(family.table)
+        counts = [sum(_tokens(self._part(path)) for path in paths) for paths in (family.prefix, family.registers)]
         return [
             Branch(
-                patch_embed=patches,
-                blocks=list(self.core.layers),
-                attentions=[layer.attention for layer in self.core.layers],
+                patch_embed=patch_embed,
+                blocks=blocks,
+                attentions=[block.get_submodule(family.attention) for block in blocks],
                 dim=config.hidden_size,
                 heads=config.num_attention_heads,
-                grid=Grid(height // side, width // side),
+                grid=_cells(as_grid(getattr(patch_embed, "image_size", own_size), "image_size"), side),
                 patch_size=side,
                 channels=config.num_channels,
-                prefix=prefix,
-                table=Slot(embeddings, "position_embeddings"),
-                table_prefix=prefix,
-                entry=embeddings.dropout,
-                add_at_entry=embeddings.mask_token is not None,  # which replaces masked patches
+                prefix=sum(counts),
+                table=table,
+                table_prefix=counts[0] if table is not None else 0,
+                table_grid=_cells(own_size, side) if family.adapts else None,
+                embeddings=core.embeddings,
+                entry=blocks[0] if family.entry is None else self._part(family.entry),
+                # A mask token replaces patches in between; a convolution returns channels first.
+                add_at_entry=getattr(core.embeddings, "mask_token", None) is not None
+                or isinstance(patch_embed, nn.Conv2d),
+                patch_drop=None if family.drops is None else self._part(family.drops),
+                own=[*self._rotary(), *self._biases()],
+                own_biases=[slot.value for slot in self._biases() if slot.value is not None],
             )
         ]
 
-    def attend(self, attention: Any, position: PositionCall, *args: Any, **kwargs: Any) -> Any:
-        return attend(attention, position, *args, **kwargs)
+    def attend(self, attention: nn.Module, position: PositionCall, *args: Any, **kwargs: Any) -> Any:
+        run = attentions.attend_data2vec if self.family.folder == "data2vec" else attentions.attend
+        return run(attention, position, *args, **kwargs)
+
+    def known_attentions(self) -> tuple[type, ...]:
+        """Return the classes of the family's own file: `attend` does what their `forward` does."""
+        home = sys.modules[self.family.module]
+        return tuple(
+            each for each in vars(home).values() if isinstance(each, type) and each.__module__ == home.__name__
+        )
+
+    def drop(self, patch_drop: Any, *args: Any, **kwargs: Any) -> tuple[Any, Tensor | None]:
+        result = type(patch_drop).forward(patch_drop, *args, **kwargs)
+        tokens, _, restore = result
+        return result, torch.argsort(restore, dim=1)[:, : tokens.shape[1] - len(self.family.prefix)]
+
+    def sync_own(self) -> None:
+        if self.family.bias_flag is not None:
+            for slot in self._biases():
+                setattr(slot.module, self.family.bias_flag, slot.value is not None)
 
     def check_bias(self) -> None:
-        _check_bias(self.model.config._attn_implementation)
+        attentions.check_bias(self.core.config._attn_implementation)
 
     def set_geometry(self, size: Grid) -> None:
-        embeddings = self.core.embeddings
-        side = square(embeddings.patch_embeddings.patch_size)
-        self.model.config.image_size = size.height if size.height == size.width else list(size)
-        for module in (embeddings, embeddings.patch_embeddings):
-            module.image_size = tuple(size)
-        embeddings.patch_embeddings.num_patches = (size.height // side) * (size.width // side)
+        family, core = self.family, self.core
+        side = square(core.config.patch_size)
+        patches = self._part(family.patch_embed)
+        if family.adapts:
+            patches.image_size = tuple(size)  # the table keeps its size, and the configuration with it
+            return
+        require(
+            size.height == size.width or not family.only_square,
+            f"{type(core).__name__} has one number for its image size, so it cannot be set to {size}; without "
+            "loope.resize, call it with interpolate_pos_encoding=True on images of any size.",
+        )
+        one = size.height if size.height == size.width else None
+        core.config.image_size = list(size) if one is None else one
+        for module in {core.embeddings, patches}:
+            if hasattr(module, "image_size"):
+                module.image_size = one if family.only_square else tuple(size)
+            if hasattr(module, "num_patches"):
+                module.num_patches = _cells(size, side).size
+        if hasattr(core.embeddings, "position_ids"):
+            count = _cells(size, side).size + len(family.prefix)
+            ids = torch.arange(count, device=core.embeddings.position_ids.device)[None]
+            core.embeddings.position_ids = ids
+        vars(core.embeddings).pop(INTERPOLATES, None)
+        if one is None and family.table is not None and hasattr(core.embeddings, INTERPOLATES):
+            setattr(core.embeddings, INTERPOLATES, ResampleTable(self._slot(family.table), _cells(size, side), side))
 
-    def describe(self, size: Grid, args: dict[str, Any]) -> dict[str, Any]:
-        about = {
-            "class": type(self.model).__name__,
-            "config": {**self.model.config.to_dict(), "image_size": list(size)},
-        }
-        alone = self.core is self.model  # other classes know by themselves whether they mask patches
-        return {**about, "mask_token": True} if alone and self.core.embeddings.mask_token is not None else about
+    def describe_config(self, size: Grid) -> dict[str, Any]:
+        config: dict[str, Any] = self.model.config.to_dict()
+        if self.family.adapts:
+            return config
+        inner = config_of(config, self.core.config.model_type)
+        require(
+            size.height == size.width or not self.family.square,
+            f"A {type(self.core).__name__} with its own encoding for {size} pixels cannot be built again, since its "
+            "configuration has one number for the image size; save it at a square size.",
+        )
+        inner["image_size"] = size.height if self.family.square else list(size)
+        return config
+
+    def init_options(self) -> dict[str, bool]:
+        if self.core is not self.model:
+            return {}  # other classes know by themselves what they need
+        has = {"add_pooling_layer": "pooler", "use_mask_token": "embeddings.mask_token"}
+        values = {name: self._part(has[name]) is not None for name in self.family.init_options}
+        defaults = inspect.signature(type(self.model).__init__).parameters
+        return {name: value for name, value in values.items() if value is not defaults[name].default}
+
+    def _part(self, path: str) -> Any:
+        """Return a module or parameter of the core, or None if it has none of this name."""
+        found = self.core
+        for name in path.split("."):
+            found = getattr(found, name, None)
+        return found
+
+    def _slot(self, path: str, off: Any = None) -> Slot:
+        *above, attribute = path.split(".")
+        return Slot(self._part(".".join(above)) if above else self.core, attribute, off)
+
+    def _rotary(self) -> list[Slot]:
+        family, config = self.family, self.core.config
+        if family.rotary is None:
+            return []
+        slots = [self._slot(family.rotary, attentions.NoRotation(config.hidden_size // config.num_attention_heads))]
+        if family.rotary_prefix is not None:
+            angles = self._part(family.rotary_prefix)
+            slots.append(self._slot(family.rotary_prefix, torch.zeros_like(angles, requires_grad=False)))
+        return slots
+
+    def _biases(self) -> list[Slot]:
+        family = self.family
+        paths = [] if family.shared_bias is None else [family.shared_bias]
+        if family.block_bias is not None:
+            count = len(self._part(family.blocks))
+            paths += [f"{family.blocks}.{number}.{family.block_bias}" for number in range(count)]
+        slots = [self._slot(path) for path in paths]
+        return [slot for slot in slots if hasattr(slot.module, slot.attribute)]
+
+    def own_size(self) -> Grid:
+        """Return the image size in pixels that the configuration names."""
+        return as_grid(self.core.config.image_size, "image_size")
+
+
+class ResampleTable:
+    """Replaces the `interpolate_pos_encoding` of embeddings, which takes its position table for a square.
+
+    Args:
+        table: slot of the table.
+        grid: its grid.
+        side: side of a patch in pixels.
+    """
+
+    def __init__(self, table: Slot, grid: Grid, side: int):
+        self.table = table
+        self.grid = grid
+        self.side = side
+
+    def __call__(self, embeddings: Tensor, height: int, width: int) -> Tensor:
+        """Return the table for images of a size, `(1, P' + N, D)`."""
+        table = getattr(self.table.module, self.table.attribute)
+        table = table.reshape(1, -1, table.shape[-1])
+        count = table.shape[1] - self.grid.size
+        patches = resample(table[:, count:], self.grid, _cells(Grid(height, width), self.side))
+        return torch.cat((table[:, :count], patches), dim=1)
+
+
+@register_adapter
+class TransformersRefusal(Adapter):
+    """Explains why some models of transformers are not supported."""
 
     @classmethod
-    def build(cls, about: dict[str, Any]) -> nn.Module:
-        found = _model_class(about["class"])
-        masks = {"use_mask_token": True} if about.get("mask_token") is True else {}
-        model: nn.Module = found(_config(found, about["config"]), **masks)
-        return model
+    def matches(cls, model: nn.Module) -> bool:
+        return is_transformers(model) and not _cores(model) and refusal_of(model) is not None
+
+    def branches(self) -> list[Branch]:
+        name, why = refusal_of(self.model) or ("", "")
+        inside = "" if type(self.model).__name__ == name else f" the {name} inside is not supported,"
+        raise LoopeError(
+            f"Cannot attach to {type(self.model).__name__}:{inside} {why}. For a model of your own see `loope.Adapter`."
+        )
 
 
-def attend(
-    attention: Any, position: PositionCall, hidden_states: Tensor, attention_mask: Tensor | None = None, **kwargs: Any
-) -> tuple[Tensor, Tensor | None]:
-    """Run `ViTAttention.forward` with positions, by the attention implementation that the config names."""
-    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-    from transformers.models.vit.modeling_vit import eager_attention_forward
-
-    lead = hidden_states.shape[:-1]
-    q, k, v = (
-        layer(hidden_states).view(*lead, -1, attention.head_dim).transpose(1, 2)
-        for layer in (attention.q_proj, attention.k_proj, attention.v_proj)
-    )
-    q, k, bias = position(q, k)
-    implementation = attention.config._attn_implementation
-    if bias is not None:
-        _check_bias(implementation)
-    interface = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, eager_attention_forward)
-    if bias is not None:
-        if implementation == "flex_attention":  # the mask is a `BlockMask`, to which nothing can be added
-            _require_position_bias(interface)
-            kwargs["position_bias"] = bias.expand(len(q), -1, -1, -1)
-        else:
-            attention_mask = add_masks(bias, attention_mask)
-    mixed, weights = interface(
-        attention,
-        q,
-        k,
-        as_wide(v, q),
-        attention_mask,
-        dropout=attention.attention_dropout if attention.training else 0.0,
-        scaling=attention.scaling,
-        **kwargs,
-    )
-    return attention.o_proj(join_heads(mixed[..., : v.shape[-1]])), weights
+def _cores(model: nn.Module) -> list[nn.Module]:
+    return [module for module in model.modules() if family_of(module) is not None]
 
 
-def _check_bias(implementation: str) -> None:
-    """Refuse flash attention, which would leave the bias out."""
-    takes = ", ".join(kind for kind in KINDS.values() if kind != "bias")
-    require(
-        "flash" not in implementation,
-        f"{implementation!r} cannot add a bias to the scores; it takes encoders of the kinds {takes}. For a bias, call "
-        "model.set_attn_implementation('sdpa'), 'eager' or 'flex_attention'.",
-    )
+def _cells(size: Grid, side: int) -> Grid:
+    return Grid(size.height // side, size.width // side)
 
 
-def _require_position_bias(interface: Any) -> None:
-    """Check that FlexAttention's interface adds a bias, since older ones ignore arguments that they do not know."""
-    require(
-        "position_bias" in inspect.signature(interface).parameters,
-        "'flex_attention' of this version of transformers cannot add a bias to the scores; use a newer one, or call "
-        "model.set_attn_implementation('sdpa').",
-    )
-
-
-def with_weights(name: str, config: dict[str, Any], state: dict[str, Tensor]) -> nn.Module:
-    """Build a model and load weights that are named as in transformers' files, which differ from the model's names.
-
-    Raises:
-        LoopeError: if weights are missing, unknown or of another shape.
-    """
-    cls = _model_class(name)
-    model, found = cls.from_pretrained(None, config=_config(cls, config), state_dict=state, output_loading_info=True)
-    wrong = sorted(str(key) for kind in ("missing_keys", "unexpected_keys", "mismatched_keys") for key in found[kind])
-    require(not wrong, f"The weights are not those of a {name} with this configuration; see {', '.join(wrong[:3])}.")
-    made: nn.Module = model
-    return made
-
-
-def _model_class(name: str) -> Any:
-    try:
-        import transformers
-        from transformers import DeiTPreTrainedModel, ViTPreTrainedModel
-    except ImportError:
-        raise MissingPackageError("The file's model is one of transformers': pip install 'loope[models]'.") from None
-
-    cls = getattr(transformers, name, None)
-    known = isinstance(cls, type) and issubclass(cls, (ViTPreTrainedModel, DeiTPreTrainedModel))
-    require(known, f"transformers has no ViT or DeiT model class {name!r}.")
-    return cls
-
-
-def _config(cls: Any, config: dict[str, Any]) -> Any:
-    return cls.config_class.from_dict({key: value for key, value in config.items() if "attn_implementation" not in key})
+def _tokens(parameter: Tensor | None) -> int:
+    """Return the number of prefix tokens that a parameter `(1, n, D)`, or `(D,)` for one, holds."""
+    if parameter is None:
+        return 0
+    return parameter.shape[1] if parameter.dim() == 3 else 1
