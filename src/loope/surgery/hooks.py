@@ -130,10 +130,11 @@ class MixAfterBlock(InBlock):
     """After a block: applies conditional encoders to the patch tokens."""
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...], tokens: Tensor) -> Tensor:
-        """Return `tokens` `(B, P + N, D)` with mixed patches."""
-        count = self.branch.prefix
-        positions = self.place.at(tokens.shape[1], count)
-        return _behind(tokens, self.host.apply("mix", self.number, tokens[:, count:], positions, self.layer), count)
+        """Return `tokens` `(B, P + N, D)` or `(B, h, w, D)` with mixed patches."""
+        count, flat = self.branch.prefix, tokens.flatten(1, -2)
+        positions = self.place.at(flat.shape[1], count)
+        mixed = self.host.apply("mix", self.number, flat[:, count:], positions, self.layer)
+        return _behind(flat, mixed, count).view(tokens.shape)
 
 
 class Position(InBlock):
@@ -162,7 +163,8 @@ class Position(InBlock):
             k: `(B, heads, P + N, d)`.
         """
         count = self.branch.prefix
-        positions = self.place.at(q.shape[-2], count)
+        window = self.host.adapter.window(self.branch.blocks[self.layer])
+        positions = self.place.at(q.shape[-2], count) if window is None else self.place.within(window)
         patches = q[..., count:, :], k[..., count:, :]
         bias = self._bias(patches[0], positions) if self.biases else None
         if self.rotates:

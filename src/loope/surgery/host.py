@@ -95,7 +95,9 @@ class Host:
 
 def zeros_for(branch: Branch) -> Tensor:
     """Return the zeros that replace the model's own table while it is unused."""
-    return zeros_like_table(branch.patch_embed, branch.table_prefix + branch.grid.size, branch.dim)
+    zeros = zeros_like_table(branch.patch_embed, branch.table_prefix + branch.grid.size, branch.dim)
+    laid_out = branch.table is not None and branch.table.value.dim() == 4
+    return zeros.view(1, *branch.grid, branch.dim) if laid_out else zeros
 
 
 def fit_table(branch: Branch, old: Grid) -> None:
@@ -112,8 +114,8 @@ def fit_table(branch: Branch, old: Grid) -> None:
     setattr(*branch.table, nn.Parameter(moved, table.requires_grad) if trained else moved)
 
 
-def take(slot: Slot, zeros: Tensor | None) -> tuple[nn.Module | Tensor, Taken]:
-    """Take the value out of a slot and leave `zeros`, as a buffer outside the state dict, or None."""
+def take(slot: Slot, stand_in: nn.Module | Tensor | None) -> tuple[nn.Module | Tensor, Taken]:
+    """Take the value out of a slot and leave another: a tensor as a buffer outside the state dict."""
     module, name = slot
     value = slot.value
     home = _home(module, value)
@@ -125,11 +127,11 @@ def take(slot: Slot, zeros: Tensor | None) -> tuple[nn.Module | Tensor, Taken]:
         parameter.requires_grad_(False)
         if type(parameter) is nn.Parameter:
             parameter.__class__ = Idle  # in place, so that references to the parameter stay valid
-    if zeros is None:
-        home[name] = None
-    else:
+    if isinstance(stand_in, Tensor):
         del home[name]
-        lay(slot, zeros)
+        lay(slot, stand_in)
+    else:
+        home[name] = stand_in
     return value, taken
 
 

@@ -170,7 +170,8 @@ class Attachment(nn.Module):
                     continue
                 # The slot's name in the model, with slashes: names of parameters must not contain dots.
                 key = "/".join((*names[slot.module].split("."), slot.attribute)).lstrip("/")
-                value, taken = take(slot, zeros_for(branch) if slot is branch.table else None)
+                stand_in = zeros_for(branch) if slot is branch.table else self.host.adapter.stand_in(slot)
+                value, taken = take(slot, stand_in)
                 keep(self.own, key, value, taken)
                 self.host.taken[key] = (branch, slot, taken)
         self.host.adapter.sync_own()
@@ -212,14 +213,16 @@ class Attachment(nn.Module):
                 branch.patch_embed.register_forward_pre_hook(ScaleOwnTables(host, number))
                 branch.blocks[0].register_forward_pre_hook(RestoreOwnTables(host, number))
                 host.adapter.model.register_forward_hook(RestoreOwnTables(host, number), always_call=True)
-            for layer, (block, attention) in enumerate(zip(branch.blocks, branch.attentions, strict=True)):
+            for layer, block in enumerate(branch.blocks):
                 if rotates or biases or mixing:
                     for module in entrances(block):
                         module.register_forward_pre_hook(EnterBlock(host, number, layer), prepend=True)
                 if any(encoder.mixes_after(layer) for encoder in mixing):
                     block.register_forward_hook(MixAfterBlock(host, number, layer), prepend=True)
                 if rotates or biases or (fades and branch.own):
-                    attention.forward = Attend(attention, Position(host, number, layer, rotates, bool(biases), shared))
+                    position = Position(host, number, layer, rotates, bool(biases), shared)
+                    for attention in branch.attentions_of(layer):
+                        attention.forward = Attend(attention, position)
 
     def unwire(self) -> None:
         """Remove the hooks from the model."""

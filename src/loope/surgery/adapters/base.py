@@ -16,7 +16,7 @@ from loope.core.errors import LoopeError, require, unknown
 from loope.core.grid import Grid, as_grid
 from loope.core.plugins import import_plugin, plugin_names
 from loope.positions import Positions
-from loope.surgery.adapters.branch import Branch, PositionCall
+from loope.surgery.adapters.branch import Branch, PositionCall, Slot
 
 
 class Adapter:
@@ -95,6 +95,14 @@ class Adapter:
         """Return the attention classes that `attend` supports; empty if it supports all."""
         return ()
 
+    def window(self, block: nn.Module) -> Grid | None:
+        """Return the grid of the windows in which a block attends; None if it attends over the whole grid."""
+        return None
+
+    def stand_in(self, slot: Slot) -> nn.Module | Tensor | None:
+        """Return what replaces the value of a slot while it is unused; None for models that skip what is None."""
+        return None
+
     def sync_own(self) -> None:
         """Adapt the model after parts of its own encoding were taken out or put back; most models need nothing."""
 
@@ -154,6 +162,12 @@ class WrapperAdapter(Adapter):
 
     def known_attentions(self) -> tuple[type, ...]:
         return self.inside.known_attentions()
+
+    def window(self, block: nn.Module) -> Grid | None:
+        return self.inside.window(block)
+
+    def stand_in(self, slot: Slot) -> nn.Module | Tensor | None:
+        return self.inside.stand_in(slot)
 
     def sync_own(self) -> None:
         self.inside.sync_own()

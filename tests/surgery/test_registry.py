@@ -1,0 +1,172 @@
+"""What holds for every supported class of timm."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import loope
+from docs.matrix import images, predict, same_state, state_of
+from tests.surgery.registry import LOCAL, REGISTRY, make
+from tests.surgery.test_permutations import Shuffle
+
+KINDS = ["sincos2d", "rope_mixed", "irpe", "peg"]
+FAST = {"RelPos, table", "SAM", "Differential, parallel", "Qwen3", "Swin"}  # what is special in each; the rest is slow
+every_class = pytest.mark.parametrize("name", REGISTRY)
+most_classes = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in FAST else [pytest.mark.slow]) for name in REGISTRY]
+)
+every_kind = pytest.mark.parametrize("encoder", KINDS)
+
+
+def attached(name: str, encoder: str, seed: int = 0, **options) -> nn.Module:
+    model = loope.attach(make(name, seed), encoder, **options)
+    torch.manual_seed(seed)
+    for parameter in model.loope.encoders.parameters():
+        nn.init.normal_(parameter, std=0.3)  # some start from zero
+    return model
+
+
+@every_class
+@every_kind
+def test_attach_acts_and_detach_restores(name, encoder):
+    model = make(name)
+    before, state = predict(model), state_of(model)
+    loope.attach(model, encoder)
+    for parameter in model.loope.encoders.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    bare = loope.attach(make(name), "none")
+    assert predict(model).shape == before.shape
+    assert not torch.allclose(predict(model), predict(bare), atol=1e-5)
+    loope.detach(model)
+    assert torch.equal(predict(model), before)
+    assert same_state(model, state)
+
+
+@every_class
+def test_none_removes_all_positions(name):
+    """Shuffled patches give the same, except where windows or merged neighbours depend on the place."""
+    model = make(name).double()
+    loope.attach(model, "none")
+    pixels = images(model).double()
+    straight = predict(model, pixels)
+    branch = model.loope.branches[0]
+    shuffle = Shuffle(branch.patch_embed, branch.patch_size, seed=3)
+    moved = predict(model, pixels)
+    assert not torch.equal(shuffle.order, torch.arange(len(shuffle.order)))
+    if name in LOCAL:
+        assert not torch.allclose(moved, straight)
+    else:
+        torch.testing.assert_close(moved, straight)
+
+
+@most_classes
+@every_kind
+def test_other_aspect_ratios_and_back(name, encoder):
+    model = make(name)
+    before, state = predict(model), state_of(model)
+    loope.attach(model, encoder)
+    there = predict(model)
+    for size in [(32, 64), (64, 32), (32, 32)]:
+        loope.resize(model, size)
+        assert predict(model, images(model, size)).isfinite().all()
+    torch.testing.assert_close(predict(model), there)
+    loope.detach(model)
+    assert torch.equal(predict(model), before)
+    assert same_state(model, state)
+
+
+@most_classes
+def test_a_model_is_resized_without_an_encoder_and_after_one(name):
+    """The own encoding of a model that was resized while attached is that of a model that was resized before."""
+    straight, later = make(name), make(name)
+    loope.resize(straight, (32, 64))
+    loope.attach(later, "gilbert")
+    loope.resize(later, (32, 64))
+    loope.detach(later)
+    pixels = images(later, (32, 64))
+    assert torch.equal(predict(later, pixels), predict(straight, pixels))
+
+
+@most_classes
+@every_kind
+def test_strength_zero_is_the_original_bit_for_bit(name, encoder):
+    model = make(name)
+    before = predict(model)
+    loope.attach(model, encoder, keep_own=True)
+    for parameter in model.loope.encoders.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    assert not torch.equal(predict(model), before)
+    loope.set_strength(model, 0)
+    assert torch.equal(predict(model), before)
+
+
+@most_classes
+def test_the_own_encoding_fades(name):
+    model = loope.attach(make(name), "none", keep_own=True)
+    full = predict(model)
+    loope.set_strength(model, 1, own=0)
+    faded = predict(model)
+    assert not torch.allclose(faded, full)
+    torch.testing.assert_close(faded, predict(loope.attach(make(name), "none")), rtol=1e-4, atol=1e-5)
+
+
+@most_classes
+@every_kind
+@pytest.mark.parametrize("keep_own", [False, True])
+def test_saved_and_loaded(name, encoder, keep_own, tmp_path):
+    model = attached(name, encoder, keep_own=keep_own)
+    path = loope.save(model, tmp_path / "m.safetensors", model_args=REGISTRY[name][1])
+    loaded = loope.load(path)
+    assert torch.equal(predict(loaded), predict(model))
+    loope.detach(loaded)
+    assert torch.equal(predict(loaded), predict(make(name)))
+
+
+@most_classes
+@every_kind
+def test_bfloat16(name, encoder):
+    model = attached(name, encoder)
+    exact = predict(model)
+    rough = predict(model.bfloat16(), images(model).bfloat16())
+    assert rough.dtype == torch.bfloat16
+    correlation = torch.corrcoef(torch.stack((exact.flatten(), rough.float().flatten())))[0, 1]
+    assert correlation > 0.95
+
+
+def gradients(model: nn.Module) -> dict[str, Tensor]:
+    model.zero_grad()
+    model(images(model)).square().mean().backward()
+    return {name: each.grad.clone() for name, each in model.named_parameters() if each.grad is not None}
+
+
+@most_classes
+@every_kind
+def test_gradient_checkpointing(name, encoder):
+    model = attached(name, encoder)
+    plain = gradients(model)
+    assert any(key.startswith("loope.encoders") for key in plain) == any(
+        True for _ in model.loope.encoders.parameters()
+    )
+    model.set_grad_checkpointing()
+    again = gradients(model)
+    assert plain.keys() == again.keys()
+    for key in plain:
+        torch.testing.assert_close(again[key], plain[key])
+
+
+@most_classes
+@every_kind
+def test_only_encoders_in_use_are_made(name, encoder):
+    model = attached(name, encoder).train()
+    gradients(model)
+    for key, parameter in model.loope.named_parameters():
+        assert (parameter.grad is not None and bool(parameter.grad.any())) != key.startswith("own"), key
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["SAM", "Differential", "Swin"])
+@pytest.mark.parametrize("encoder", ["rope_mixed", "alibi2d"])
+def test_compile(name, encoder):
+    model = attached(name, encoder)
+    expected = predict(model)
+    torch.testing.assert_close(predict(torch.compile(model, backend="eager", fullgraph=True)), expected)
