@@ -13,6 +13,10 @@ SWIN = {
     "img_size": 32, "patch_size": 2, "embed_dim": 24, "depths": (2, 2), "num_heads": (2, 3), "window_size": 4,
     "num_classes": 5,
 }  # fmt: skip
+HIERA = {
+    "img_size": 32, "embed_dim": 24, "num_heads": 2, "stages": (1, 2), "q_pool": 1, "mask_unit_size": (2, 2),
+    "mask_unit_attn": (True, False), "num_classes": 5,
+}  # fmt: skip
 REGISTRY: dict[str, tuple[str, dict[str, Any]]] = {
     "RelPos": ("vit_relpos_base_patch16_clsgap_224", TIMM),
     "RelPos, table": ("vit_relpos_base_patch16_clsgap_224", {**TIMM, "rel_pos_type": "bias"}),
@@ -25,11 +29,17 @@ REGISTRY: dict[str, tuple[str, dict[str, Any]]] = {
     "Qwen3": ("qwen3_vit_88m", {**TOWER, "pos_embed_grid_size": 3}),
     "Qwen3, merged": ("qwen3_vit_88m_enc", TOWER),
     "DeepSeek": ("deepseek_vit_412m", TOWER),
+    "Hiera": ("hiera_tiny_224", HIERA),
+    "Hiera, windows": ("hiera_small_abswin_256", {**HIERA, "global_pos_size": (3, 3)}),
     "Swin": ("swin_tiny_patch4_window7_224", SWIN),
     "Swin v2": ("swinv2_tiny_window8_256", SWIN),
 }
 # Windows and merged neighbours depend on the place of a patch, whatever its encoding.
-LOCAL = {"SAM", "Qwen3, merged", "Swin", "Swin v2"}
+LOCAL = {"Hiera", "Hiera, windows", "SAM", "Qwen3, merged", "Swin", "Swin v2"}
+
+REFUSED = {("Hiera", kind) for kind in ("rope_mixed", "irpe", "peg")}
+REFUSED |= {("Hiera, windows", kind) for _, kind in REFUSED}
+ONE_SIZE = {"Hiera", "Hiera, windows"}  # what cannot be resized
 
 
 def make(name: str, seed: int = 0, **options: Any) -> nn.Module:

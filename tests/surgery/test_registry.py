@@ -1,21 +1,30 @@
 """What holds for every supported class of timm."""
 
 import pytest
+import timm
 import torch
 from torch import Tensor, nn
 
 import loope
 from docs.matrix import images, predict, same_state, state_of
-from tests.surgery.registry import LOCAL, REGISTRY, make
+from tests.surgery.registry import LOCAL, ONE_SIZE, REFUSED, REGISTRY, make
 from tests.surgery.test_permutations import Shuffle
 
 KINDS = ["sincos2d", "rope_mixed", "irpe", "peg"]
 FAST = {"RelPos, table", "SAM", "Differential, parallel", "Qwen3", "Swin"}  # what is special in each; the rest is slow
+
+
+def as_slow(name: str, *more: str):
+    """Mark what is not in `FAST`."""
+    return pytest.param(name, *more, marks=[] if name in FAST else [pytest.mark.slow])
+
+
 every_class = pytest.mark.parametrize("name", REGISTRY)
-most_classes = pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in FAST else [pytest.mark.slow]) for name in REGISTRY]
-)
-every_kind = pytest.mark.parametrize("encoder", KINDS)
+most_classes = pytest.mark.parametrize("name", [as_slow(name) for name in REGISTRY])
+PAIRS = [(name, encoder) for name in REGISTRY for encoder in KINDS if (name, encoder) not in REFUSED]
+every_pair = pytest.mark.parametrize(("name", "encoder"), PAIRS)
+most_pairs = pytest.mark.parametrize(("name", "encoder"), [as_slow(*pair) for pair in PAIRS])
+resizable = pytest.mark.parametrize(("name", "encoder"), [as_slow(*pair) for pair in PAIRS if pair[0] not in ONE_SIZE])
 
 
 def attached(name: str, encoder: str, seed: int = 0, **options) -> nn.Module:
@@ -26,8 +35,7 @@ def attached(name: str, encoder: str, seed: int = 0, **options) -> nn.Module:
     return model
 
 
-@every_class
-@every_kind
+@every_pair
 def test_attach_acts_and_detach_restores(name, encoder):
     model = make(name)
     before, state = predict(model), state_of(model)
@@ -59,8 +67,7 @@ def test_none_removes_all_positions(name):
         torch.testing.assert_close(moved, straight)
 
 
-@most_classes
-@every_kind
+@resizable
 def test_other_aspect_ratios_and_back(name, encoder):
     model = make(name)
     before, state = predict(model), state_of(model)
@@ -75,7 +82,7 @@ def test_other_aspect_ratios_and_back(name, encoder):
     assert same_state(model, state)
 
 
-@most_classes
+@pytest.mark.parametrize("name", [as_slow(name) for name in REGISTRY if name not in ONE_SIZE])
 def test_a_model_is_resized_without_an_encoder_and_after_one(name):
     """The own encoding of a model that was resized while attached is that of a model that was resized before."""
     straight, later = make(name), make(name)
@@ -87,8 +94,7 @@ def test_a_model_is_resized_without_an_encoder_and_after_one(name):
     assert torch.equal(predict(later, pixels), predict(straight, pixels))
 
 
-@most_classes
-@every_kind
+@most_pairs
 def test_strength_zero_is_the_original_bit_for_bit(name, encoder):
     model = make(name)
     before = predict(model)
@@ -110,8 +116,7 @@ def test_the_own_encoding_fades(name):
     torch.testing.assert_close(faded, predict(loope.attach(make(name), "none")), rtol=1e-4, atol=1e-5)
 
 
-@most_classes
-@every_kind
+@most_pairs
 @pytest.mark.parametrize("keep_own", [False, True])
 def test_saved_and_loaded(name, encoder, keep_own, tmp_path):
     model = attached(name, encoder, keep_own=keep_own)
@@ -122,8 +127,7 @@ def test_saved_and_loaded(name, encoder, keep_own, tmp_path):
     assert torch.equal(predict(loaded), predict(make(name)))
 
 
-@most_classes
-@every_kind
+@most_pairs
 def test_bfloat16(name, encoder):
     model = attached(name, encoder)
     exact = predict(model)
@@ -139,8 +143,7 @@ def gradients(model: nn.Module) -> dict[str, Tensor]:
     return {name: each.grad.clone() for name, each in model.named_parameters() if each.grad is not None}
 
 
-@most_classes
-@every_kind
+@most_pairs
 def test_gradient_checkpointing(name, encoder):
     model = attached(name, encoder)
     plain = gradients(model)
@@ -154,8 +157,7 @@ def test_gradient_checkpointing(name, encoder):
         torch.testing.assert_close(again[key], plain[key])
 
 
-@most_classes
-@every_kind
+@most_pairs
 def test_only_encoders_in_use_are_made(name, encoder):
     model = attached(name, encoder).train()
     gradients(model)
@@ -170,3 +172,38 @@ def test_compile(name, encoder):
     model = attached(name, encoder)
     expected = predict(model)
     torch.testing.assert_close(predict(torch.compile(model, backend="eager", fullgraph=True)), expected)
+
+
+@pytest.mark.parametrize(("name", "encoder"), sorted(REFUSED))
+def test_refusals_say_why_and_change_nothing(name, encoder):
+    model = make(name)
+    before, state = predict(model), state_of(model)
+    with pytest.raises(loope.LoopeError, match=f"'{encoder}'.*Hiera.*(queries|order)"):
+        loope.attach(model, encoder)
+    assert torch.equal(predict(model), before)
+    assert same_state(model, state)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "reason"), [("xcit_nano_12_p16_224", "channels"), ("convit_tiny", "class token")]
+)
+def test_models_that_attend_in_another_way_are_refused(architecture, reason):
+    with pytest.raises(loope.LoopeError, match=reason):
+        loope.attach(timm.create_model(architecture), "gilbert")
+
+
+def test_hierarchical_models_without_an_adapter_are_refused_by_their_grids():
+    with pytest.raises(loope.LoopeError, match=r"PyramidVisionTransformerV2.*4, 8, 16, 32 pixels"):
+        loope.attach(timm.create_model("pvt_v2_b0"), "gilbert")
+
+
+def test_a_hiera_keeps_its_size():
+    model = loope.attach(make("Hiera"), "gilbert")
+    loope.resize(model, (32, 32))
+    with pytest.raises(loope.LoopeError, match="img_size"):
+        loope.resize(model, (64, 64))
+
+
+def test_windows_refuse_positions_that_an_image_moves():
+    with pytest.raises(loope.LoopeError, match="windows"):
+        loope.attach(make("Swin"), "rope_axial", refine="image")

@@ -111,12 +111,12 @@ def fit_table(branch: Branch, old: Grid) -> None:
         else:
             moved = torch.cat((table[:, :count], resample(table[:, count:], old, branch.grid)), dim=1)
     trained = isinstance(table, nn.Parameter)
-    setattr(*branch.table, nn.Parameter(moved, table.requires_grad) if trained else moved)
+    setattr(branch.table.module, branch.table.attribute, nn.Parameter(moved, table.requires_grad) if trained else moved)
 
 
-def take(slot: Slot, stand_in: nn.Module | Tensor | None) -> tuple[nn.Module | Tensor, Taken]:
-    """Take the value out of a slot and leave another: a tensor as a buffer outside the state dict."""
-    module, name = slot
+def take(slot: Slot, off: nn.Module | Tensor | None) -> tuple[nn.Module | Tensor, Taken]:
+    """Take the value out of a slot and leave `off`: a module, a tensor outside the state dict, or None."""
+    module, name = slot.module, slot.attribute
     value = slot.value
     home = _home(module, value)
     if name not in home:
@@ -127,11 +127,11 @@ def take(slot: Slot, stand_in: nn.Module | Tensor | None) -> tuple[nn.Module | T
         parameter.requires_grad_(False)
         if type(parameter) is nn.Parameter:
             parameter.__class__ = Idle  # in place, so that references to the parameter stay valid
-    if isinstance(stand_in, Tensor):
-        del home[name]
-        lay(slot, stand_in)
+    if off is None or isinstance(off, nn.Module):
+        home[name] = off
     else:
-        home[name] = stand_in
+        del home[name]
+        lay(slot, off)
     return value, taken
 
 
@@ -152,7 +152,7 @@ def lay(slot: Slot, zeros: Tensor) -> None:
 
 def give_back(slot: Slot, value: nn.Module | Tensor, taken: Taken) -> None:
     """Restore a taken value, its `requires_grad` and its position among its siblings."""
-    module, name = slot
+    module, name = slot.module, slot.attribute
     module._buffers.pop(name, None)
     module._non_persistent_buffers_set.discard(name)
     for parameter, trainable in zip(_parameters(value), taken.trainable, strict=True):

@@ -34,6 +34,6 @@ class RestoreOwnTables(Hook):
 
 def show_own_tables(branch: Branch) -> None:
     """Remove the scaled tables that hide the model's own, if there are any."""
-    for module, name in branch.tables:
+    for module, name, _ in branch.tables:
         if name in module._parameters or name in module._buffers:
             module.__dict__.pop(name, None)

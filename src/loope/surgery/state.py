@@ -170,8 +170,7 @@ class Attachment(nn.Module):
                     continue
                 # The slot's name in the model, with slashes: names of parameters must not contain dots.
                 key = "/".join((*names[slot.module].split("."), slot.attribute)).lstrip("/")
-                stand_in = zeros_for(branch) if slot is branch.table else self.host.adapter.stand_in(slot)
-                value, taken = take(slot, stand_in)
+                value, taken = take(slot, zeros_for(branch) if slot is branch.table else slot.off)
                 keep(self.own, key, value, taken)
                 self.host.taken[key] = (branch, slot, taken)
         self.host.adapter.sync_own()

@@ -16,7 +16,7 @@ from loope.core.errors import LoopeError, require, unknown
 from loope.core.grid import Grid, as_grid
 from loope.core.plugins import import_plugin, plugin_names
 from loope.positions import Positions
-from loope.surgery.adapters.branch import Branch, PositionCall, Slot
+from loope.surgery.adapters.branch import Branch, PositionCall
 
 
 class Adapter:
@@ -99,10 +99,6 @@ class Adapter:
         """Return the grid of the windows in which a block attends; None if it attends over the whole grid."""
         return None
 
-    def stand_in(self, slot: Slot) -> nn.Module | Tensor | None:
-        """Return what replaces the value of a slot while it is unused; None for models that skip what is None."""
-        return None
-
     def sync_own(self) -> None:
         """Adapt the model after parts of its own encoding were taken out or put back; most models need nothing."""
 
@@ -166,9 +162,6 @@ class WrapperAdapter(Adapter):
     def window(self, block: nn.Module) -> Grid | None:
         return self.inside.window(block)
 
-    def stand_in(self, slot: Slot) -> nn.Module | Tensor | None:
-        return self.inside.stand_in(slot)
-
     def sync_own(self) -> None:
         self.inside.sync_own()
 
@@ -206,10 +199,19 @@ def adapter_for(model: nn.Module) -> Adapter:
                 f"`model.{name}`, before it is wrapped, or write a `loope.WrapperAdapter`."
             )
     raise LoopeError(
-        f"Do not know how to attach to {type(model).__name__}; known are timm's VisionTransformer (ViT, DeiT), Eva, "
-        "Beit, Cait, CrossVit and NaFlexVit, transformers' ViT and DeiT models, and loope.segmentation. For a model of "
-        "your own see `loope.Adapter`."
+        f"Do not know how to attach to {type(model).__name__}{_stages(model)}; known are timm's VisionTransformer and "
+        "its variants (ViT, DeiT, SAM, ...), Eva, Beit, Cait, CrossVit, NaFlexVit and Swin, transformers' ViT and DeiT "
+        "models, and loope.segmentation. For a model of your own see `loope.Adapter`."
     )
+
+
+def _stages(model: nn.Module) -> str:
+    """Return a remark on a timm model that merges its patches from stage to stage."""
+    info = getattr(model, "feature_info", None)
+    if not isinstance(info, list):
+        return ""
+    sides = sorted({each.get("reduction", 0) for each in info})
+    return f", whose stages have several grids (patches of {', '.join(map(str, sides))} pixels)" if sides[1:] else ""
 
 
 def describe_model(adapter: Adapter, size: Grid, args: dict[str, Any]) -> dict[str, Any]:

@@ -12,10 +12,17 @@ from loope.core.grid import Grid
 
 
 class Slot(NamedTuple):
-    """A place, `module.attribute`, where a part of the model's own position encoding is stored."""
+    """A place, `module.attribute`, where a part of the model's own position encoding is stored.
+
+    Attributes:
+        module: the module.
+        attribute: the name of a parameter, buffer or module in it.
+        off: what disables it: None, or a module or tensor in its place.
+    """
 
     module: nn.Module
     attribute: str
+    off: nn.Module | Tensor | None = None
 
     @property
     def value(self) -> Any:
@@ -44,9 +51,8 @@ class Branch:
         add_at_entry: add positions to the patches in the input of `entry`, not in the output of `patch_embed`; for
             models that replace patches in between.
         patch_drop: a module that drops patches in training, if there is one; see `Adapter.drop`.
-        axis_tables: slots of further tables that are added likewise: one for each axis, or of another grid. None must
-            disable each, or what `Adapter.stand_in` returns.
-        own: slots of the rest of the model's own encoding (bias tables, rotary modules), likewise.
+        axis_tables: slots of further tables that are added likewise: one for each axis, or one with a grid of its own.
+        own: slots of the rest of the model's own encoding (bias tables, rotary modules).
         additive: whether additive encoders act on these tokens; not so in later stages of a hierarchical model.
         refused: the reason why the model cannot take encoders with a hook, such as `{"mix": "it ..."}`.
         name: identifies the branch in reports and state dicts.

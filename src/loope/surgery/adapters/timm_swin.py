@@ -20,7 +20,7 @@ from loope.surgery.adapters.base import register_adapter
 from loope.surgery.adapters.branch import Branch, PositionCall, Slot
 from loope.surgery.adapters.timm import TimmAdapter, is_timm, resized_bias, square
 
-TABLE, MLP = "relative_position_bias_table", "cpb_mlp"  # the own bias: of Swin a table, of Swin v2 a network
+TABLE = "relative_position_bias_table"
 
 
 class NoBias(nn.Module):
@@ -51,7 +51,6 @@ class SwinAdapter(TimmAdapter):
     def _stage(self, number: int) -> Branch:
         model, stage = self.model, self.model.layers[number]
         attentions = [block.attn for block in stage.blocks]
-        name = TABLE if hasattr(attentions[0], TABLE) else MLP
         return Branch(
             patch_embed=stage.downsample if number else model.patch_embed,
             blocks=list(stage.blocks),
@@ -61,7 +60,7 @@ class SwinAdapter(TimmAdapter):
             grid=Grid(*stage.output_resolution),
             patch_size=square(model.patch_embed.patch_size) * 2**number,
             channels=model.in_chans,
-            own=[Slot(each, name) for each in attentions],
+            own=[_own_bias(each) for each in attentions],
             additive=number == 0,
             name=f"stage_{number}",
         )
@@ -73,10 +72,6 @@ class SwinAdapter(TimmAdapter):
 
     def window(self, block: Any) -> Grid:
         return Grid(*block.window_size)
-
-    def stand_in(self, slot: Slot) -> nn.Module | Tensor:
-        attention: Any = slot.module
-        return NoBias(attention.num_heads) if slot.attribute == MLP else torch.zeros_like(slot.value)
 
     def set_geometry(self, size: Grid) -> None:
         """Keep the windows, unless a grid is smaller."""
@@ -90,6 +85,13 @@ class SwinAdapter(TimmAdapter):
                     _set_window(block.attn, block._calc_window_shift(window)[0])
         # The class's, since the method of an attached model also resizes the encoders.
         type(model).set_input_size(model, img_size=tuple(size), window_size=windows)
+
+
+def _own_bias(attention: Any) -> Slot:
+    """Return where the relative bias is: of Swin a table, of Swin v2 a network."""
+    if hasattr(attention, TABLE):
+        return Slot(attention, TABLE, torch.zeros_like(getattr(attention, TABLE)))
+    return Slot(attention, "cpb_mlp", NoBias(attention.num_heads))
 
 
 def _set_window(attention: Any, window: tuple[int, int]) -> None:

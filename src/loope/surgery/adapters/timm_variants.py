@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from loope.core.grid import Grid
@@ -87,11 +87,13 @@ class TowerAdapter(TimmAdapter):
 
     def branches(self) -> list[Branch]:
         model = self.model
-        tables = [Slot(model, "pos_embed")] if hasattr(model, "pos_embed") else []
-        return self.one_branch(table=None, axis_tables=tables, entry=model.blocks[0], own=[Slot(model, "rope")])
-
-    def stand_in(self, slot: Slot) -> nn.Module | Tensor:
-        return NoRotation() if slot.attribute == "rope" else torch.zeros_like(slot.value)
+        table = getattr(model, "pos_embed", None)
+        return self.one_branch(
+            table=None,
+            axis_tables=[] if table is None else [Slot(model, "pos_embed", torch.zeros_like(table))],
+            entry=model.blocks[0],
+            own=[Slot(model, "rope", NoRotation())],
+        )
 
     def set_geometry(self, size: Grid) -> None:
         self.model.patch_embed.set_input_size(img_size=tuple(size))
