@@ -207,3 +207,11 @@ def test_a_hiera_keeps_its_size():
 def test_windows_refuse_positions_that_an_image_moves():
     with pytest.raises(loope.LoopeError, match="windows"):
         loope.attach(make("Swin"), "rope_axial", refine="image")
+
+
+@most_pairs
+def test_baking_keeps_the_output(name, encoder):
+    model = attached(name, encoder)
+    expected = predict(model)
+    loope.bake(model, (32, 32))
+    torch.testing.assert_close(predict(model), expected, atol=1e-5, rtol=1e-5)
