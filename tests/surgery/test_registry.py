@@ -145,7 +145,7 @@ def gradients(model: nn.Module) -> dict[str, Tensor]:
 
 @most_pairs
 def test_gradient_checkpointing(name, encoder):
-    model = attached(name, encoder)
+    model = attached(name, encoder, prefix="learned")
     plain = gradients(model)
     assert any(key.startswith("loope.encoders") for key in plain) == any(
         True for _ in model.loope.encoders.parameters()

@@ -234,7 +234,7 @@ def _check_refusals(model: nn.Module, branch: Branch, chosen: Sequence[tuple[str
         for hook in encoder_class(name).hooks():
             require(
                 hook not in branch.refused,
-                f"{name!r} is {KINDS[hook]}, and {type(model).__name__} takes no such encoder: "
+                f"{name!r} acts as {KINDS[hook]}, and {type(model).__name__} takes no such encoder: "
                 f"{branch.refused.get(hook)}.",
             )
 
