@@ -215,3 +215,31 @@ def test_baking_keeps_the_output(name, encoder):
     expected = predict(model)
     loope.bake(model, (32, 32))
     torch.testing.assert_close(predict(model), expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["RelPos, table", "Swin"])
+def test_a_bias_acts_as_the_models_own_table_with_the_same_values(name):
+    """ALiBi depends on the offset of two patches, as a table of the model's own does, also in shifted windows."""
+    ours, own = loope.attach(make(name), "alibi2d"), make(name)
+    for number, branch in enumerate(ours.loope.branches):
+        encoder = ours.loope.encoders_of(number)[0]
+        blocks = own.layers[number].blocks if name == "Swin" else own.blocks
+        for layer, block in enumerate(blocks):
+            holder = block.attn if name == "Swin" else block.attn.rel_pos
+            query = torch.zeros(1, branch.heads, holder.window_area, 1)
+            bias = encoder.bias_with_prefix(query, holder.window_size, layer, branch.prefix)[0]
+            values = torch.zeros(len(holder.relative_position_bias_table), branch.heads)
+            values[holder.relative_position_index.flatten()] = bias.flatten(1).T
+            holder.relative_position_bias_table.data = values
+    assert not torch.allclose(predict(own), predict(make(name)), atol=1e-4)
+    torch.testing.assert_close(predict(ours), predict(own))
+
+
+@pytest.mark.parametrize("keep_own", [False, True])
+@pytest.mark.parametrize("name", [as_slow(name) for name in REGISTRY if name not in ONE_SIZE])
+def test_saved_and_loaded_at_another_size(name, keep_own, tmp_path):
+    model = attached(name, "rope_mixed", keep_own=keep_own)
+    loope.resize(model, (32, 64))
+    loaded = loope.load(loope.save(model, tmp_path / "m.safetensors", model_args=REGISTRY[name][1]))
+    pixels = images(model, (32, 64))
+    assert torch.equal(predict(loaded, pixels), predict(model, pixels))
