@@ -7,7 +7,7 @@ CONSTRAINTS ?=
 PIP := -m pip install --quiet --disable-pip-version-check --progress-bar off
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check format bench matrix docs constraints clean
+.PHONY: help demo test test-all check format bench matrix models docs constraints clean
 
 help:  ## show this
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ bench: $(READY)  ## measure every claim of speed, as a ratio in one run
 
 matrix: $(READY)  ## try every encoder in every model, write docs/matrix.csv
 	@$(BIN)/python docs/matrix.py
+
+models: $(READY)  ## try each kind of encoder in every model of timm and transformers, write docs/models.md (15 minutes)
+	@$(BIN)/python docs/models.py
 
 docs: $(READY)  ## draw pictures and tables anew, build the documentation into build/site
 	@$(BIN)/python docs/build.py

@@ -16,6 +16,7 @@ import build_pesi
 import build_scaling
 import build_three_cell
 import build_walkthrough
+from docs import build_models
 from loope import plots
 from loope.core.files import write_atomic
 from loope.core.grid import Grid
@@ -143,6 +144,7 @@ def main() -> None:
     build_three_cell.draw(images)
     build_explorer.draw(images)
     replication_page.write()
+    build_models.write()
     figures.draw(images)
     pets.draw(images)
     if (Path(os.environ.get("LOOPE_WEIGHTS", "")) / build_walkthrough.WEIGHTS).is_file():

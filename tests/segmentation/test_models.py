@@ -54,7 +54,8 @@ def test_a_norm_after_pooling_goes_before():
     ("backbone", "message"),
     [
         (lambda: timm.create_model("crossvit_9_240"), "must be a timm ViT, DeiT, BEiT, EVA or CaiT, got CrossVit"),
-        (lambda: timm.create_model("swin_tiny_patch4_window7_224"), "has no one grid of patches"),
+        (lambda: timm.create_model("swin_tiny_patch4_window7_224"), "got SwinTransformer"),
+        (lambda: timm.create_model("samvit_base_patch16_224", depth=1), "got VisionTransformerSAM"),
         (lambda: torch.nn.Linear(3, 3), "Do not know how to attach to Linear"),
     ],
 )

@@ -42,7 +42,8 @@ class SegmentationModel(nn.Module):
         )
         branches = adapter_for(backbone).branches()
         require(
-            hasattr(backbone, "prune_intermediate_layers") and hasattr(backbone, "patch_embed") and len(branches) == 1,
+            all(hasattr(backbone, name) for name in ("prune_intermediate_layers", "patch_embed", "norm"))
+            and len(branches) == 1,
             f"The backbone must be a timm ViT, DeiT, BEiT, EVA or CaiT, got {type(backbone).__name__}.",
         )
         require(

@@ -9,8 +9,20 @@ from loope.surgery.control import set_strength, use_positions
 from loope.surgery.report import Report, report
 from loope.surgery.transfer import transfer
 
-from loope.surgery.adapters import timm, timm_cait, timm_crossvit, timm_naflex, timm_vit, transformers  # isort: skip  # they register themselves
-from loope.surgery.adapters import transformers_siglip2, transformers_timm  # isort: skip
+from loope.surgery.adapters import (  # isort: skip  # they register themselves
+    timm,
+    timm_attention,
+    timm_cait,
+    timm_crossvit,
+    timm_hiera,
+    timm_naflex,
+    timm_swin,
+    timm_variants,
+    timm_vit,
+    transformers,
+    transformers_siglip2,
+    transformers_timm,
+)
 
 __all__ = [
     "Adapter",
@@ -28,9 +40,13 @@ __all__ = [
     "save",
     "set_strength",
     "timm",
+    "timm_attention",
     "timm_cait",
     "timm_crossvit",
+    "timm_hiera",
     "timm_naflex",
+    "timm_swin",
+    "timm_variants",
     "timm_vit",
     "transfer",
     "transformers",

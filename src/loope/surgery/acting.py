@@ -19,7 +19,7 @@ from loope.pesi_metric.functional import cosine_similarity
 from loope.pesi_metric.position_table import find_table, require_timm_model, set_aside, table_names
 from loope.surgery import specs
 from loope.surgery.adapters.base import adapter_for, build_model
-from loope.surgery.attach import encoder_for, resize
+from loope.surgery.attach import encoders_for, resize
 from loope.surgery.checkpoint import KEY, attach_by, read_recipe
 from loope.surgery.rehearsal import EXTRA_STATE as SPEC
 from loope.surgery.rehearsal import MOST_TENSORS, rehearse, require_modest
@@ -142,7 +142,7 @@ def _encoders(
     )
     built = _on_meta(recipe["model"] if recipe else _about(model))
     branches = adapter_for(built).branches()
-    made = [[encoder_for(branch, name, options) for name, options in spec["encoders"]] for branch in branches]
+    made = [encoders_for(branch, spec["encoders"]) for branch in branches]
     if recipe is not None:
         resize(built, recipe["size"])
         branches = adapter_for(built).branches()

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from loope.core.errors import LoopeError, one_of, require, shown
 from loope.core.grid import Grid, GridLike, as_grid
 from loope.encoders import PositionalEncoder, create_encoder
+from loope.encoders.base import KINDS, encoder_class
 from loope.surgery import specs
 from loope.surgery.adapters.base import Adapter, adapter_for
 from loope.surgery.adapters.branch import Branch
@@ -75,9 +76,10 @@ def attach(
         chosen, fitted = own_start(branches, chosen)
         keep_own = not fitted
     before = None if images is None else output_of(model, images)
+    for branch in branches:
+        _check_refusals(model, branch, chosen)
     made = [
-        [encoder_for(branch, name, each).to(next(branch.patch_embed.parameters())) for name, each in chosen]
-        for branch in branches
+        [each.to(next(branch.patch_embed.parameters())) for each in encoders_for(branch, chosen)] for branch in branches
     ]
     if prefix is None:
         prefix = _default_prefix(init, branches[0], made[0])
@@ -200,6 +202,15 @@ def _try_resize(encoders: Sequence[PositionalEncoder], branch: Branch, pixels: G
         copy.deepcopy(encoder).resize(grid)
 
 
+def encoders_for(branch: Branch, chosen: Sequence[tuple[str, dict[str, Any]]]) -> list[PositionalEncoder]:
+    """Create those of the chosen encoders that act on a branch, on the CPU in float32."""
+    return [
+        encoder_for(branch, name, options)
+        for name, options in chosen
+        if branch.additive or encoder_class(name).hooks() != ("embed",)
+    ]
+
+
 def encoder_for(branch: Branch, name: str, options: dict[str, Any]) -> PositionalEncoder:
     """Create an encoder for a branch, on the CPU in float32."""
     fitting: dict[str, Any] = {
@@ -218,15 +229,32 @@ def encoder_for(branch: Branch, name: str, options: dict[str, Any]) -> Positiona
     return create_encoder(name, **fitting, **options)
 
 
+def _check_refusals(model: nn.Module, branch: Branch, chosen: Sequence[tuple[str, dict[str, Any]]]) -> None:
+    for name, _ in chosen:
+        for hook in encoder_class(name).hooks():
+            require(
+                hook not in branch.refused,
+                f"{name!r} acts as {KINDS[hook]}, and {type(model).__name__} takes no such encoder: "
+                f"{branch.refused.get(hook)}.",
+            )
+
+
 def _check_fit(adapter: Adapter, branch: Branch, encoders: Sequence[PositionalEncoder]) -> None:
     for encoder in encoders:
         if {"rotate", "bias"} & set(encoder.hooks()):
             known = adapter.known_attentions()
-            strange = {type(each).__name__ for each in branch.attentions if known and type(each) not in known}
+            attentions = [each for layer in range(len(branch.blocks)) for each in branch.attentions_of(layer)]
+            strange = {type(each).__name__ for each in attentions if known and type(each) not in known}
             require(
                 not strange and type(adapter).attend is not Adapter.attend,
                 f"{encoder.name!r} acts in attention, and that of this model ({' '.join(strange) or 'no `attend`'}) is "
                 "not known from the inside; additive and conditional encoders can be attached.",
+            )
+            require(
+                not encoder.reads_content
+                or type(encoder).refine_positions is PositionalEncoder.refine_positions
+                or all(adapter.window(block) is None for block in branch.blocks),
+                f"{encoder.name!r} moves positions by the image, which a model that attends in windows cannot use.",
             )
         if "bias" in encoder.hooks():
             adapter.check_bias()

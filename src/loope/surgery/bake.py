@@ -112,8 +112,9 @@ class BakedBias(Baked):
 def bake(model: nn.Module, size: GridLike) -> None:
     """Prepare an attached model for deployment at one image size, in place and irreversibly.
 
-    Encoders that do not depend on the image become constants; LOOPE, PEG and contextual iRPE stay as they are. The
-    model is put in eval mode, its parameters no longer require gradients, and its unused own encoding is dropped.
+    Encoders that do not depend on the image become constants; LOOPE, PEG and contextual iRPE stay as they are, and so
+    do rotary and bias encoders in windows, which differ between blocks. The model is put in eval mode, its parameters
+    no longer require gradients, and its unused own encoding is dropped.
 
     Args:
         model: a model with encoders attached.
@@ -125,7 +126,13 @@ def bake(model: nn.Module, size: GridLike) -> None:
     model.eval().requires_grad_(False)
     attachment.unwire()
     for number, branch in enumerate(attachment.branches):
-        encoders = [_baked(encoder, branch, attachment.strength) for encoder in attachment.encoders_of(number)]
+        windows = any(attachment.host.adapter.window(block) is not None for block in branch.blocks)
+        encoders = [
+            encoder
+            if windows and {"rotate", "bias"} & set(encoder.hooks())
+            else _baked(encoder, branch, attachment.strength)
+            for encoder in attachment.encoders_of(number)
+        ]
         attachment.encoders[number] = nn.ModuleList(encoders)
     _drop_own(attachment)
     attachment.wire()

@@ -130,11 +130,12 @@ class MixAfterBlock(InBlock):
     """After a block: applies conditional encoders to the patch tokens."""
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...], made: Any) -> Any:
-        """Return the block's output, `(B, P + N, D)` or a tuple that starts with it, with mixed patches."""
+        """Return the block's output, `(B, P + N, D)` or `(B, h, w, D)` or a tuple that starts with it, mixed."""
         tokens, count = tokens_of(made), self.branch.prefix
-        positions = self.place.at(tokens.shape[1], count)
-        patches = self.host.apply("mix", self.number, tokens[:, count:], positions, self.layer)
-        mixed = _behind(tokens, patches, count)
+        flat = tokens.flatten(1, -2)
+        positions = self.place.at(flat.shape[1], count)
+        patches = self.host.apply("mix", self.number, flat[:, count:], positions, self.layer)
+        mixed = _behind(flat, patches, count).view(tokens.shape)
         return (mixed, *made[1:]) if isinstance(made, tuple) else mixed
 
 
@@ -164,7 +165,8 @@ class Position(InBlock):
             k: `(B, heads, P + N, d)`.
         """
         count = self.branch.prefix
-        positions = self.place.at(q.shape[-2], count)
+        window = self.host.adapter.window(self.branch.blocks[self.layer])
+        positions = self.place.at(q.shape[-2], count) if window is None else self.place.within(window)
         patches = q[..., count:, :], k[..., count:, :]
         bias = self._bias(patches[0], positions) if self.biases else None
         if self.rotates:

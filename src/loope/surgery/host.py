@@ -97,7 +97,8 @@ def zeros_for(branch: Branch) -> Tensor:
     """Return the zeros that replace the model's own table while it is unused."""
     grid = branch.table_grid or branch.grid
     zeros = zeros_like_table(branch.patch_embed, branch.table_prefix + grid.size, branch.dim)
-    return zeros[0] if branch.table is not None and branch.table.value.dim() == 2 else zeros
+    dims = 3 if branch.table is None else branch.table.value.dim()
+    return zeros[0] if dims == 2 else zeros.view(1, *grid, branch.dim) if dims == 4 else zeros
 
 
 def fit_table(branch: Branch, old: Grid) -> None:

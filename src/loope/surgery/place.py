@@ -46,6 +46,7 @@ class Place(threading.local):
         self.given: Positions | None = None  # by `use_positions`
         self.call: tuple[tuple[Any, ...], dict[str, Any]] | None = None  # of the patch embedding, until `entry`
         self._bias: tuple[tuple[Positions, ...], Tensor] | None = None  # of the current forward pass, for all blocks
+        self._windows: dict[Grid, tuple[Positions, ...]] = {}
 
     @classmethod
     def of(cls, grid: Grid, encoders: int) -> Place:
@@ -105,6 +106,16 @@ class Place(threading.local):
                 "tokens are added, or dropped by other modules than the adapter's `patch_drop`."
             )
         return self.positions
+
+    def within(self, window: Grid) -> tuple[Positions, ...]:
+        """Return the positions in each window of a whole grid."""
+        require(
+            all(each.whole is not None for each in self.positions),
+            "This model attends in windows of a whole grid; positions that were given, moved or dropped have none.",
+        )
+        if window not in self._windows:
+            self._windows[window] = tuple(Positions((window,)) for _ in self.positions)
+        return self._windows[window]
 
     def keep(self, positions: tuple[Positions, ...], bias: Tensor | None) -> None:
         """Keep the bias of these positions for the next blocks, or none."""

@@ -214,14 +214,16 @@ class Attachment(nn.Module):
                 host.adapter.model.register_forward_hook(RestoreOwnTables(host, number), always_call=True)
             for module in branch.own_biases if fades else ():
                 module.register_forward_hook(ScaleOwnBias(host, number))
-            for layer, (block, attention) in enumerate(zip(branch.blocks, branch.attentions, strict=True)):
+            for layer, block in enumerate(branch.blocks):
                 if rotates or biases or mixing:
                     for module in entrances(block):
                         module.register_forward_pre_hook(EnterBlock(host, number, layer), prepend=True)
                 if any(encoder.mixes_after(layer) for encoder in mixing):
                     block.register_forward_hook(MixAfterBlock(host, number, layer), prepend=True)
                 if rotates or biases or (fades and branch.own):
-                    attention.forward = Attend(attention, Position(host, number, layer, rotates, bool(biases), shared))
+                    position = Position(host, number, layer, rotates, bool(biases), shared)
+                    for attention in branch.attentions_of(layer):
+                        attention.forward = Attend(attention, position)
 
     def unwire(self) -> None:
         """Remove the hooks from the model."""

@@ -1,8 +1,13 @@
-"""Forward passes of attention modules with positions: the modules' own layers around one fused kernel."""
+"""Forward passes of attention modules with positions: the modules' own layers around one fused kernel.
+
+`@attends` registers a function for classes of attention modules; timm's adapters find it by the class.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -11,7 +16,45 @@ from torch.nn import functional as F
 from loope.core.errors import require
 from loope.surgery.adapters.branch import PositionCall
 
+ATTENDS: dict[tuple[str, str], Callable[..., Any]] = {}  # by module and name of the class
+Function = TypeVar("Function", bound=Callable[..., Any])
 
+
+def attends(*classes: str) -> Callable[[Function], Function]:
+    """Register a function as the forward pass, with positions, of attention classes (a decorator).
+
+    It is called with the module, a `PositionCall` and what the module is called with; see `Adapter.attend`.
+
+    Args:
+        classes: the module and name of each class, such as "timm.models.beit.Attention", which is not imported.
+    """
+
+    def register(function: Function) -> Function:
+        for name in classes:
+            module, _, cls = name.rpartition(".")
+            ATTENDS[module, cls] = function
+        return function
+
+    return register
+
+
+def known_attentions() -> tuple[type, ...]:
+    """Return the registered attention classes whose modules are imported."""
+    found = (getattr(sys.modules.get(module), name, None) for module, name in ATTENDS)
+    return tuple(cls for cls in found if cls is not None)
+
+
+def attend_as(cls: type) -> Callable[..., Any]:
+    """Return the function that is registered for an attention class."""
+    return ATTENDS[cls.__module__, cls.__name__]
+
+
+@attends(
+    "timm.layers.attention.Attention",
+    "timm.layers.attention.AttentionRope",
+    "timm.models.eva.EvaAttention",
+    "timm.models.beit.Attention",
+)
 def attend(
     attention: Any,
     position: PositionCall,
@@ -25,9 +68,7 @@ def attend(
 
     One function serves all four, since each has a subset of the same steps.
     """
-    require(
-        not is_causal, "Causal attention has no meaning with positions on a grid; call the model without is_causal."
-    )
+    require_not_causal(is_causal)
     gate = getattr(attention, "gate", None)
     opening = gate(x).sigmoid() if gate is not None else None
     q, k, v = project(attention, x)
@@ -39,17 +80,28 @@ def attend(
         bias = add_masks(bias, position.own(attention._get_rel_pos_bias()))
     if shared_rel_pos_bias is not None:
         bias = add_masks(bias, position.own(shared_rel_pos_bias))
-    bias = add_masks(bias, attn_mask)
+    mixed = fused(attention, q, k, v, add_masks(bias, attn_mask))
+    mixed = attention.norm(mixed) if hasattr(attention, "norm") else mixed
+    mixed = mixed if opening is None else mixed * opening
+    projected: Tensor = attention.proj_drop(attention.proj(mixed))
+    return projected
+
+
+def fused(attention: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
+    """Attend with one fused kernel; return `(B, tokens, D)`."""
     dropout = attention.attn_drop.p if attention.training else 0.0
     # The scale is explicit, since an encoder may have widened queries and keys.
     mixed = F.scaled_dot_product_attention(
         q, k, as_wide(v, q), attn_mask=bias, dropout_p=dropout, scale=attention.scale
     )
-    mixed = join_heads(mixed[..., : v.shape[-1]].transpose(1, 2))
-    mixed = attention.norm(mixed) if hasattr(attention, "norm") else mixed
-    mixed = mixed if opening is None else mixed * opening
-    projected: Tensor = attention.proj_drop(attention.proj(mixed))
-    return projected
+    return join_heads(mixed[..., : v.shape[-1]].transpose(1, 2))
+
+
+def require_not_causal(is_causal: bool) -> None:
+    """Refuse causal attention."""
+    require(
+        not is_causal, "Causal attention has no meaning with positions on a grid; call the model without is_causal."
+    )
 
 
 def project(attention: Any, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -73,6 +125,7 @@ def project(attention: Any, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return q, k, v
 
 
+@attends("timm.models.cait.TalkingHeadAttn")
 def attend_talking_heads(attention: Any, position: PositionCall, x: Tensor) -> Tensor:
     """Run CaiT's talking-heads attention with positions.
 

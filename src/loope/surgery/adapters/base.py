@@ -95,6 +95,10 @@ class Adapter:
         """Return the attention classes that `attend` supports; empty if it supports all."""
         return ()
 
+    def window(self, block: nn.Module) -> Grid | None:
+        """Return the grid of the windows in which a block attends; None if it attends over the whole grid."""
+        return None
+
     def sync_own(self) -> None:
         """Adapt the model after parts of its own encoding were taken out or put back; most models need nothing."""
 
@@ -155,6 +159,9 @@ class WrapperAdapter(Adapter):
     def known_attentions(self) -> tuple[type, ...]:
         return self.inside.known_attentions()
 
+    def window(self, block: nn.Module) -> Grid | None:
+        return self.inside.window(block)
+
     def sync_own(self) -> None:
         self.inside.sync_own()
 
@@ -192,10 +199,20 @@ def adapter_for(model: nn.Module) -> Adapter:
                 f"`model.{name}`, before it is wrapped, or write a `loope.WrapperAdapter`."
             )
     raise LoopeError(
-        f"Do not know how to attach to {type(model).__name__}; known are timm's VisionTransformer (ViT, DeiT), Eva, "
-        "Beit, Cait, CrossVit and NaFlexVit, transformers' plain vision transformers (ViT, DINO, CLIP, SigLIP, BEiT and"
-        " others) and what contains one, and loope.segmentation. For a model of your own see `loope.Adapter`."
+        f"Do not know how to attach to {type(model).__name__}{_stages(model)}; known are timm's VisionTransformer and "
+        "its variants (ViT, DeiT, SAM, ...), Eva, Beit, Cait, CrossVit, NaFlexVit and Swin, transformers' plain vision "
+        "transformers (ViT, DINO, CLIP, SigLIP, BEiT and others) and what contains one, and loope.segmentation. For a "
+        "model of your own see `loope.Adapter`."
     )
+
+
+def _stages(model: nn.Module) -> str:
+    """Return a remark on a timm model that merges its patches from stage to stage."""
+    info = getattr(model, "feature_info", None)
+    if not isinstance(info, list):
+        return ""
+    sides = sorted({each.get("reduction", 0) for each in info})
+    return f", whose stages have several grids (patches of {', '.join(map(str, sides))} pixels)" if sides[1:] else ""
 
 
 def describe_model(adapter: Adapter, size: Grid, args: dict[str, Any]) -> dict[str, Any]:

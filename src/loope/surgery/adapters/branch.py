@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor, nn
@@ -33,12 +33,12 @@ class Slot(NamedTuple):
 
 @dataclass(eq=False)
 class Branch:
-    """A sequence of patch tokens in a model; most models have one, CrossViT has two.
+    """A sequence of patch tokens in a model; most models have one, CrossViT has two, Swin one for each stage.
 
     Attributes:
         patch_embed: maps images, its first argument, to patch tokens `(B, N, D)` or `(B, h, w, D)`.
-        blocks: the transformer blocks; they return `(B, P + N, D)`.
-        attentions: the attention module of each block.
+        blocks: the transformer blocks; they return `(B, P + N, D)` or `(B, h, w, D)`.
+        attentions: the attention module of each block, or a list if it has several.
         dim: width D of the tokens.
         heads: attention heads.
         grid: the grid of patches at the model's image size.
@@ -54,15 +54,17 @@ class Branch:
         add_at_entry: add positions to the patches in the input of `entry`, not in the output of `patch_embed`; for
             models that replace patches in between.
         patch_drop: a module that drops patches in training, if there is one; see `Adapter.drop`.
-        axis_tables: slots of tables that are added likewise, one for each axis, if it has them; None must disable each.
+        axis_tables: slots of further tables that are added likewise: one for each axis, or one with a grid of its own.
         own: slots of the rest of the model's own encoding (bias tables, rotary modules).
         own_biases: modules among these that return a bias which the model adds outside of its attention modules.
+        additive: whether additive encoders act on these tokens; not so in later stages of a hierarchical model.
+        refused: the reason why the model cannot take encoders with a hook, such as `{"mix": "it ..."}`.
         name: identifies the branch in reports and state dicts.
     """
 
     patch_embed: nn.Module
     blocks: Sequence[nn.Module]
-    attentions: Sequence[nn.Module]
+    attentions: Sequence[nn.Module | Sequence[nn.Module]]
     dim: int
     heads: int
     grid: Grid
@@ -79,12 +81,19 @@ class Branch:
     axis_tables: Sequence[Slot] = ()
     own: Sequence[Slot] = ()
     own_biases: Sequence[nn.Module] = ()
+    additive: bool = True
+    refused: Mapping[str, str] = field(default_factory=dict)
     name: str = "patches"
 
     @property
     def pixels(self) -> Grid:
         """Return the image size in pixels."""
         return Grid(self.grid.height * self.patch_size, self.grid.width * self.patch_size)
+
+    def attentions_of(self, layer: int) -> Sequence[nn.Module]:
+        """Return the attention modules of a block."""
+        found = self.attentions[layer]
+        return [found] if isinstance(found, nn.Module) else found
 
     @property
     def slots(self) -> list[Slot]:

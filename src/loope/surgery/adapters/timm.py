@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from loope.core.errors import MissingPackageError, require
 from loope.core.grid import Grid, as_grid
+from loope.encoders.resample import resample
 from loope.surgery.adapters import attention as attentions
 from loope.surgery.adapters.base import Adapter, WrapperAdapter, register_adapter
 from loope.surgery.adapters.branch import Branch, PositionCall, Slot
@@ -50,6 +52,29 @@ def check_timm(name: Any, args: dict[str, Any]) -> None:
     require(timm.is_model(name), f"timm has no model {name!r}.")
     outside = [key for key in args if key.startswith(("pretrained", "checkpoint", "cache"))]
     require(not outside, f"A model cannot be built with {', '.join(outside)} from a checkpoint.")
+
+
+def attentions_of(block: Any) -> nn.Module | list[nn.Module]:
+    """Return the attention of a block: one module, several in parallel, or the block itself if it is no part."""
+    if hasattr(block, "attns"):
+        return [each.attn for each in block.attns]
+    attention: nn.Module = getattr(block, "attn", block)
+    return attention
+
+
+def heads_of(block: Any) -> int:
+    """Return the number of attention maps of a block: one for each head, or two in differential attention."""
+    found = attentions_of(block)
+    attention: Any = found[0] if isinstance(found, list) else found
+    return getattr(attention, "num_heads", 1) * (2 if hasattr(attention, "lambda_init") else 1)
+
+
+def resized_bias(table: Tensor, old: tuple[int, int], new: tuple[int, int]) -> nn.Parameter:
+    """Resample a table of biases: one row per offset, which form a grid, then those of the class token, if any."""
+    offsets = [Grid(2 * height - 1, 2 * width - 1) for height, width in (old, new)]
+    with torch.no_grad():
+        moved = torch.cat((resample(table[: offsets[0].size], *offsets), table[offsets[0].size :]))
+    return nn.Parameter(moved, table.requires_grad)
 
 
 class BuiltByTimm(Adapter):
@@ -98,25 +123,23 @@ class TimmAdapter(BuiltByTimm):
     def one_branch(self, **special: Any) -> list[Branch]:
         """Return the branch of a model with one sequence of tokens; `special` has what differs between families."""
         model = self.model
-        return [
-            Branch(
-                patch_embed=model.patch_embed,
-                blocks=list(model.blocks),
-                # A block without `attn` stands for its attention, so that `known_attentions` refuses it.
-                attentions=[getattr(block, "attn", block) for block in model.blocks],
-                dim=model.embed_dim,
-                heads=getattr(getattr(model.blocks[0], "attn", None), "num_heads", 1),
-                grid=Grid(*model.patch_embed.grid_size),
-                patch_size=square(model.patch_embed.feat_ratio(as_scalar=False)),  # includes a hybrid's CNN stem
-                channels=getattr(model, "in_chans", 3),
-                table=Slot(model, "pos_embed"),
-                entry=getattr(model, "norm_pre", model.pos_drop),  # without a table, `pos_drop` is not called
-                **special,
-            )
-        ]
+        usual: dict[str, Any] = {
+            "patch_embed": model.patch_embed,
+            "blocks": list(model.blocks),
+            "attentions": [attentions_of(block) for block in model.blocks],
+            "dim": model.embed_dim,
+            "heads": heads_of(model.blocks[0]),
+            "grid": Grid(*model.patch_embed.grid_size),
+            "patch_size": square(model.patch_embed.feat_ratio(as_scalar=False)),  # includes a hybrid's CNN stem
+            "channels": getattr(model, "in_chans", 3),
+            "table": Slot(model, "pos_embed") if hasattr(model, "pos_embed") else None,
+            # Without a table, `pos_drop` is not called.
+            "entry": getattr(model, "norm_pre", getattr(model, "pos_drop", None)),
+        }
+        return [Branch(**{**usual, **special})]
 
     def attend(self, attention: nn.Module, position: PositionCall, *args: Any, **kwargs: Any) -> Any:
-        return attentions.attend(attention, position, *args, **kwargs)
+        return attentions.attend_as(type(attention))(attention, position, *args, **kwargs)
 
     def drop(self, patch_drop: Any, tokens: Tensor) -> tuple[Any, Tensor | None]:
         from timm.layers.patch_dropout import PatchDropoutWithIndices, patch_dropout_forward
@@ -127,10 +150,7 @@ class TimmAdapter(BuiltByTimm):
         return (left, kept) if isinstance(patch_drop, PatchDropoutWithIndices) else left, kept
 
     def known_attentions(self) -> tuple[type, ...]:
-        from timm.layers import Attention, AttentionRope
-        from timm.models.eva import EvaAttention
-
-        return Attention, AttentionRope, EvaAttention
+        return attentions.known_attentions()
 
 
 @register_adapter

@@ -14,7 +14,7 @@ from loope.positions import Positions
 from loope.surgery.adapters.base import register_adapter
 from loope.surgery.adapters.branch import Branch, Slot
 from loope.surgery.adapters.patches import join_patches
-from loope.surgery.adapters.timm import TimmAdapter, is_timm, patch_drop, square
+from loope.surgery.adapters.timm import TimmAdapter, attentions_of, heads_of, is_timm, patch_drop, square
 
 
 @register_adapter
@@ -38,9 +38,9 @@ class NaFlexAdapter(TimmAdapter):
             Branch(
                 patch_embed=embeds,
                 blocks=list(model.blocks),
-                attentions=[getattr(block, "attn", block) for block in model.blocks],
+                attentions=[attentions_of(block) for block in model.blocks],
                 dim=model.embed_dim,
-                heads=getattr(getattr(model.blocks[0], "attn", None), "num_heads", 1),
+                heads=heads_of(model.blocks[0]),
                 grid=Grid(*embeds.pos_embed_grid_size),
                 patch_size=square(embeds.patch_size),
                 channels=embeds.in_chans,

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import torch
 from torch import nn
 
-from loope.core.errors import LoopeError
 from loope.core.grid import Grid
-from loope.encoders.resample import resample
-from loope.surgery.adapters.base import Adapter, register_adapter
+from loope.surgery.adapters.base import register_adapter
 from loope.surgery.adapters.branch import Branch, Slot
-from loope.surgery.adapters.timm import TimmAdapter, is_timm, patch_drop
+from loope.surgery.adapters.timm import TimmAdapter, is_timm, patch_drop, resized_bias
 
 
 @register_adapter
@@ -62,38 +59,8 @@ class BeitAdapter(TimmAdapter):
             table = getattr(module, "relative_position_bias_table", None)
             if table is None or module.window_size == window:
                 continue
-            module.relative_position_bias_table = _resized_bias(table, module.window_size, window)
+            module.relative_position_bias_table = resized_bias(table, module.window_size, window)
             module.window_size = window
             module.num_relative_distance = len(module.relative_position_bias_table)
             module.window_area = window[0] * window[1]
             module.relative_position_index = gen_relative_position_index(window, device=table.device)
-
-    def known_attentions(self) -> tuple[type, ...]:
-        from timm.models.beit import Attention
-
-        return (Attention,)
-
-
-@register_adapter
-class SwinRefusal(Adapter):
-    """Explains why Swin is not supported."""
-
-    @classmethod
-    def matches(cls, model: nn.Module) -> bool:
-        return is_timm(model, "swin_transformer", "SwinTransformer") or is_timm(
-            model, "swin_transformer_v2", "SwinTransformerV2"
-        )
-
-    def branches(self) -> list[Branch]:
-        raise LoopeError(
-            f"{type(self.model).__name__} attends within shifted windows and merges patches between stages, so it has "
-            "no one grid of patches that an encoder could be attached to; use a ViT, DeiT, CaiT, CrossViT, BEiT or EVA."
-        )
-
-
-def _resized_bias(table: nn.Parameter, old: tuple[int, int], new: tuple[int, int]) -> nn.Parameter:
-    """Resample BEiT's bias table: one row per offset, which form a grid, then three rows for the class token."""
-    offsets = [Grid(2 * height - 1, 2 * width - 1) for height, width in (old, new)]
-    with torch.no_grad():
-        moved = torch.cat((resample(table[: offsets[0].size], *offsets), table[offsets[0].size :]))
-    return nn.Parameter(moved, table.requires_grad)
