@@ -1,7 +1,9 @@
 """Where transformers' vision transformers keep their parts: one entry of `FAMILIES` for each family.
 
 To support another family, add an entry: its folder in `transformers.models`, the class that embeds images and runs the
-blocks, and what differs from ViT. Any other class of transformers that contains such a model is then supported too.
+blocks, and what differs from ViT. Any other class of transformers that contains such a model is then supported too. If
+its attention has other names for the same layers, add them in `transformers_attention`. A tiny model in
+tests/surgery/transformers_models.py runs it through everything.
 """
 
 from __future__ import annotations
