@@ -1,8 +1,8 @@
 """Claims: what an attached encoder costs against the model's own learned table, as a ratio in one run.
 
 LOOPE: a training step at most 1.03x on ViT-Base/16 at 224 px and 1.06x on ViT-Tiny, inference at most 1.03x on both.
-Static additive encoders at most 1.01x, rotary at most 1.15x, with a learned basis too, bias with the fused kernel at most
-1.25x. `liere` has no bar: it takes a matrix exponential for each patch, head and block.
+Static additive encoders at most 1.01x, rotary at most 1.15x, with a learned basis too, bias with the fused kernel at
+most 1.25x. `liere` has no bar: it takes a matrix exponential for each patch, head and block.
 Steps of each variant alternate with steps of the model with its learned table; claims are judged by the median ratio of
 neighbouring steps. The ratio of the fastest steps, and the row "own table", which compares the model with itself, show
 the noise on this machine; neither excuses a miss.
