@@ -115,7 +115,7 @@ def test_dinov3_rescales_by_default_and_nothing_else():
 
 def test_the_documented_encoders_are_fuzzy():
     rotary = ["rope_axial", "rope_mixed", "as2drope", "rope_dinov3", "rope_golden", "rope_spiral", "rope_simplex"]
-    assert ["learned", "sincos2d", *rotary, "liere"] == FUZZY
+    assert ["learned", "sincos2d", *rotary, "liere", "factorized"] == FUZZY
 
 
 @every_fuzzy

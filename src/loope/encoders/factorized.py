@@ -24,14 +24,18 @@ class Factorized(PositionalEncoder):
         coordinates: "fractional" stretches the tables over every image, whatever its grid; "absolute" counts cells from
             the top left corner, and beyond the tables' end repeats their last vector.
         std: standard deviation of the initial values.
+        fuzzy: while training, each patch moves by up to this many cells along each axis (ViTAR has 0.5).
     """
 
     paper = "Dehghani et al., 2023 (NaViT)"
     reads_content = False
     continuous = True
 
-    def __init__(self, dim: int, grid: GridLike, coordinates: str = "fractional", std: float = 0.02):
+    def __init__(
+        self, dim: int, grid: GridLike, coordinates: str = "fractional", std: float = 0.02, fuzzy: float = 0.0
+    ):
         super().__init__(dim, grid)
+        self._augment_by(fuzzy=fuzzy)
         one_of("coordinates", coordinates, COORDINATES)
         self.coordinates = coordinates
         self.rows, self.columns = (nn.Parameter(torch.empty(length, self.dim)) for length in self.grid)
@@ -40,7 +44,9 @@ class Factorized(PositionalEncoder):
 
     def embed(self, images: Tensor | None, positions: Positions) -> Tensor:
         """Return the vectors, `(1 or B, N, D)`; between cells they are interpolated."""
-        place = as_positions(positions)
+        return self._static(self.refine_positions(images, as_positions(positions)))
+
+    def _static(self, place: Positions) -> Tensor:
         if place.moved is not None:
             points, sizes = self._plane(place)
             parts = zip((self.rows, self.columns), points.unbind(-1), sizes.unbind(-1), strict=True)
