@@ -39,8 +39,8 @@ def swap(
     option: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="Option of the encoder. Repeatable.")
     ] = None,
-    batch_size: Annotated[int, typer.Option(help="Images per step.", min=1, max=MOST_BATCH)] = 32,
-    lr: Annotated[float, typer.Option(help="Peak learning rate.")] = 3e-4,
+    batch_size: Annotated[int, typer.Option(help="Images per step.", min=1, max=MOST_BATCH)] = 16,
+    lr: Annotated[float, typer.Option(help="Peak learning rate.")] = 2e-4,
     seed: Annotated[
         int, typer.Option(help="Seed of new weights, held-out images and batches.", min=0, max=MOST_SEED)
     ] = 0,

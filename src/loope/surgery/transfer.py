@@ -23,6 +23,10 @@ from loope.surgery.own import first_output
 DEPTHS = (0.5, 0.75, 1.0)  # blocks whose tokens are compared, as shares of the depth
 WARMUP = 0.05  # share of the steps in which the learning rate rises
 CLIP = 1.0  # largest norm of the gradient
+# A quick fade is better: a slow one spends its steps on a model that is neither. Of the same three minutes, with the own
+# encoding out after 50, 25 and 5 % of them, answers agreed on 30, 39 and 43 % (`rope_axial` in ViT-Tiny).
+FADE = 0.05
+LR = 2e-4
 
 
 class Agreement(NamedTuple):
@@ -54,7 +58,7 @@ class HandOver:
     """
 
     def __init__(
-        self, model: nn.Module, *, fade: float = 0.5, freeze_backbone: bool = False, teacher: nn.Module | None = None
+        self, model: nn.Module, *, fade: float = FADE, freeze_backbone: bool = False, teacher: nn.Module | None = None
     ):
         self.model = model
         self.attachment = sole_attachment(model)
@@ -131,8 +135,8 @@ def transfer(
     images: Iterable[Any],
     *,
     steps: int = 1000,
-    lr: float = 3e-4,
-    fade: float = 0.5,
+    lr: float = LR,
+    fade: float = FADE,
     freeze_backbone: bool = False,
     teacher: nn.Module | None = None,
     progress: bool = False,

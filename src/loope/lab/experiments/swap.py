@@ -31,7 +31,7 @@ from loope.lab.experiments.transfer import Parts, Transfer, answers
 from loope.pesi_metric.position_table import require_timm_model
 from loope.surgery.attach import attach
 from loope.surgery.checkpoint import save
-from loope.surgery.transfer import CLIP, WARMUP, HandOver
+from loope.surgery.transfer import CLIP, LR, WARMUP, HandOver
 
 HELD_OUT, MOST_HELD_OUT = 10, 500  # one in ten images, and at most so many
 EVALUATIONS = 5  # at most, in a run
@@ -57,8 +57,8 @@ class Swap:
     encoder: str
     options: dict[str, Any] = field(default_factory=dict)
     steps: int = 1000
-    batch_size: int = 32
-    lr: float = 3e-4
+    batch_size: int = 16
+    lr: float = LR
     freeze_backbone: bool = False
     seed: int = 0
 
