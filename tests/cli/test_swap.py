@@ -176,7 +176,9 @@ def test_top1_of_labelled_images(photos, weights, tmp_path):
 
 def test_an_interrupted_swap_goes_on_to_the_same_file(photos, tmp_path, monkeypatch):
     whole, parts = tmp_path / "whole.safetensors", tmp_path / "parts.safetensors"
-    monkeypatch.setitem(HandOver.__init__.__kwdefaults__, "fade", 0.5)  # so that it is interrupted while strengths change
+    monkeypatch.setitem(
+        HandOver.__init__.__kwdefaults__, "fade", 0.5
+    )  # so that it is interrupted while strengths change
     told = swapped(photos, whole, "rope_mixed")
     shares, loss = [], HandOver.loss
 
