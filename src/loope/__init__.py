@@ -59,6 +59,7 @@ _HOME = {
     "nearness_correlation": "loope.pesi_metric.similarity_scores",
     "AttentionDistance": "loope.diagnostics.attention",
     "attention_distance": "loope.diagnostics.attention",
+    "audit": "loope.diagnostics.audit",
     "resolution_curve": "loope.diagnostics.resolution",
     "shift_sensitivity": "loope.diagnostics.shift",
     "rotary_spectrum": "loope.diagnostics.spectrum",
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
     from loope.core.errors import LoopeWarning as LoopeWarning
     from loope.diagnostics.attention import AttentionDistance as AttentionDistance
     from loope.diagnostics.attention import attention_distance as attention_distance
+    from loope.diagnostics.audit import audit as audit
     from loope.diagnostics.probe import position_probe as position_probe
     from loope.diagnostics.resolution import resolution_curve as resolution_curve
     from loope.diagnostics.share import PositionShare as PositionShare

@@ -62,7 +62,8 @@ def shift_sensitivity(
 
     Examples:
         >>> import timm, torch, loope
-        >>> model = timm.create_model("vit_tiny_patch16_224", img_size=64, depth=2, class_token=False, global_pool="avg")
+        >>> options = {"img_size": 64, "depth": 2, "class_token": False, "global_pool": "avg"}
+        >>> model = timm.create_model("vit_tiny_patch16_224", **options)
         >>> model = loope.attach(model, "rope_axial")
         >>> found = loope.shift_sensitivity(model, [torch.rand(2, 3, 64, 64)], cells=[1])
         >>> bool(found.positions.max() < 1e-4)  # rotary scores depend on offsets only

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from loope.core.errors import LoopeError, require
 from loope.core.grid import Grid, GridLike, as_grid
-from loope.diagnostics.attention import blocks, spying
+from loope.diagnostics.attention import Seen, blocks, spying
 from loope.diagnostics.tokens import Watched
 from loope.encoders import PositionalEncoder
 from loope.positions import Positions
@@ -84,7 +84,7 @@ def rotary_spectrum(
         >>> import loope
         >>> spectrum = loope.rotary_spectrum(loope.create_encoder("as2drope", dim=64, grid=14, heads=1))
         >>> spectrum.warnings[0]
-        '22 of 32 pairs turn less than an eighth over 14 cells'
+        '18 of 32 pairs turn less than an eighth over 14 cells'
     """
     if isinstance(encoder_or_model, PositionalEncoder):
         encoder = encoder_or_model
@@ -120,17 +120,23 @@ def pairs_of(queries: Tensor, layout: str) -> Tensor:
 
 
 @torch.no_grad()
-def equal_queries(watched: Watched, grid: Grid) -> Tensor:
+def equal_queries(watched: Watched, grid: Grid, size: Grid | None = None) -> Tensor:
     """Return the queries of patches in every block if all tokens are equal, `(blocks, heads, N, d)`."""
-    seen = equal_tokens(watched, grid)
+    seen = equal_tokens(watched, grid, size)
     found = [each.queries for each in seen]
     if any(each is None for each in found):
         raise LoopeError("The queries of this model's attention cannot be seen; use 'sdpa' or 'eager' attention.")
     return torch.stack([each[0, :, watched.branch.prefix :] for each in found if each is not None])
 
 
-def equal_tokens(watched: Watched, grid: Grid) -> list[Any]:
-    """Run the model with one and the same token everywhere at the entry of every block; return its attention."""
+def equal_tokens(watched: Watched, grid: Grid, size: Grid | None = None) -> list[Seen]:
+    """Run the model with one and the same token everywhere at the entry of every block; return its attention.
+
+    Args:
+        watched: the model.
+        grid: the grid of patches.
+        size: image size in pixels, if the model scales images before it cuts them into patches.
+    """
     branch = watched.branch
     draw = torch.Generator().manual_seed(0)
     token = torch.randn(branch.dim, generator=draw)
@@ -144,7 +150,8 @@ def equal_tokens(watched: Watched, grid: Grid) -> list[Any]:
 
     like = next(branch.patch_embed.parameters())
     side = branch.patch_size
-    images = torch.zeros(1, branch.channels, grid.height * side, grid.width * side).to(like)
+    size = size or Grid(grid.height * side, grid.width * side)
+    images = torch.zeros(1, branch.channels, *size).to(like)
     hooks = [block.register_forward_pre_hook(replace, with_kwargs=True) for block in branch.blocks]
     try:
         with spying(watched) as seen:

@@ -47,6 +47,7 @@ class Watched:
 
     def __init__(self, model: nn.Module, branch: int = 0):
         self.model = model
+        self.options: dict[str, Any] = {}  # of the forward pass
         self.adapter: Adapter = adapter_for(unwrapped(model))
         branches = self.adapter.branches()
         require(
@@ -105,7 +106,7 @@ class Watched:
         ]
         try:
             with evaluating(self.model):
-                output = first_output(self.model(images))
+                output = first_output(self.model(images, **self.options))
         except LoopeError:
             raise
         except Exception as error:
