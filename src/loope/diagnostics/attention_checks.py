@@ -76,6 +76,6 @@ def _varies(scores: Tensor, grid: Grid) -> bool:
 
 def _require_unrefined(watched: Watched) -> None:
     attachment = attachment_of(watched.model)
-    encoders = [] if attachment is None else [each for row in attachment.encoders for each in row]  # type: ignore[union-attr]
+    encoders = [] if attachment is None else list(attachment.encoders.modules())
     refined = [each for each in encoders if getattr(each, "generator", None) is not None]
     require(not refined, "positions are refined by the image")

@@ -61,8 +61,8 @@ def audit(model: nn.Module) -> AuditReport:
     """Check that a model treats positions right: wiring only, on copies of the model with random weights.
 
     Each patch and each row of the position table must reach its own token; a table at another size must be the right
-    way round; a grid of another shape must not be taken for the model's own; sizes in turn must not leak caches; a
-    batch must agree with its images one by one; attention between equal tokens must depend on offsets only; positions must
+    way round; a grid of another shape must not be taken for the own one; sizes in turn must not leak caches; a batch
+    must agree with its images one by one; attention between equal tokens must depend on offsets only; positions must
     stay distinct in half precision; patches that move together with their positions must change nothing else.
 
     Args:

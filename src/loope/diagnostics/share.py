@@ -111,7 +111,7 @@ def position_share(model: nn.Module, images: Iterable[Any], *, branch: int = 0) 
         >>> shares.layers, shares.images
         (['input', 'block 1', 'block 2'], 16)
     """
-    sums, grid, names = _collect(model, images, branch)
+    sums, grid, names = collect_sums(model, images, branch)
     return shares_of(sums, grid, names)
 
 
@@ -126,7 +126,7 @@ def position_artifacts(model: nn.Module, images: Iterable[Any], *, branch: int =
     Raises:
         LoopeError: as `position_share`.
     """
-    return artifacts_of(*_collect(model, images, branch))
+    return artifacts_of(*collect_sums(model, images, branch))
 
 
 def token_sums(layers: Sequence[Tensor]) -> TokenSums:
@@ -213,7 +213,8 @@ class PositionShare(Metric):
         return shares_of(TokenSums(self.number, self.tokens, self.squares, self.means), self.grid, names)
 
 
-def _collect(model: nn.Module, images: Iterable[Any], branch: int) -> tuple[TokenSums, Grid, list[str]]:
+def collect_sums(model: nn.Module, images: Iterable[Any], branch: int) -> tuple[TokenSums, Grid, list[str]]:
+    """Return the sums over all images, the grid and the names of the layers."""
     watched = Watched(model, branch)
     names = watched.layer_names
     total: TokenSums | None = None
