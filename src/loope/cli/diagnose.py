@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -93,7 +93,8 @@ def diagnose(
         require_timm_model(model)
         made = create_timm(Model(name=model, weights="pretrained"))
         if encoder is not None:
-            attach(made, encoder, init="own", **read_encoder_options(option or []))
+            options: dict[str, Any] = read_encoder_options(option or [])
+            attach(made, encoder, init="own", **options)
             require(
                 not report(made).keep_own,
                 f"{encoder!r} cannot be fitted to the model's own table; hand the model over with loope swap first.",

@@ -87,8 +87,8 @@ def notes(found: Diagnosis) -> list[str]:
     made = [
         f"{found.shares.images} images on a grid of {found.shares.grid}. Position share: variance of tokens that is "
         "position, unbiased.",
-        f"Places: ridge regression to row and column on {found.probe.test_images} held-out images; always answering the "
-        f"centre has an error of {found.probe.chance:.2f} cells. Pixels: the patch itself.",
+        f"Places: ridge regression to row and column on {found.probe.test_images} held-out images; always answering "
+        f"the centre has an error of {found.probe.chance:.2f} cells. Pixels: the patch itself.",
         f"Distance: mean over heads (least to most); uniform attention has {found.attention.uniform:.2f} cells. To "
         "prefix: attention of patches to class and register tokens.",
         f"Shift kept: cosine of tokens of an image and of the image shifted by {shift.cells[0]} patch.",
@@ -115,9 +115,7 @@ def page(title: str, found: Diagnosis) -> str:
         *(html.text("", each).replace("<h2></h2>", "") for each in notes(found)),
         html.text("Position share", "How much of the variance of patch tokens is position, layer by layer."),
         html.picture(png(_lines(found)), "position share and R² by layer"),
-        html.text(
-            "Artefacts", "The part of the token map that no image changes: its first three principal components."
-        ),
+        html.text("Artefacts", "The part of the token map that no image changes: three principal components."),
         html.picture(png(_maps(found)), "artefact map of each layer"),
         html.text("Attention distance", "Each dot is a head; the line is uniform attention."),
         html.picture(png(_heads(found)), "attention distance by block and head"),
