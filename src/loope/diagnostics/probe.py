@@ -99,7 +99,7 @@ def position_probe(model: nn.Module, images: Iterable[Any], *, ridge: float = 1e
         >>> import timm, torch, loope
         >>> model = timm.create_model("vit_tiny_patch16_224", img_size=64, depth=1)
         >>> model = loope.attach(model, "sincos2d")
-        >>> scores = loope.position_probe(model, [torch.rand(16, 3, 64, 64)])
+        >>> scores = loope.position_probe(model, [torch.rand(16, 3, 64, 64) * 0.1])
         >>> scores.layers, bool(scores.r2[1] > 0.9)
         (['pixels', 'input', 'block 1'], True)
     """

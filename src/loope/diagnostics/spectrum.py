@@ -84,7 +84,7 @@ def rotary_spectrum(
         >>> import loope
         >>> spectrum = loope.rotary_spectrum(loope.create_encoder("as2drope", dim=64, grid=14, heads=1))
         >>> spectrum.warnings[0]
-        '18 of 32 pairs turn less than an eighth over 14 cells'
+        '20 of 32 pairs turn less than an eighth over 14 cells'
     """
     if isinstance(encoder_or_model, PositionalEncoder):
         encoder = encoder_or_model
