@@ -57,6 +57,16 @@ _HOME = {
     "position_table": "loope.pesi_metric.position_table",
     "translation_consistency": "loope.pesi_metric.similarity_scores",
     "nearness_correlation": "loope.pesi_metric.similarity_scores",
+    "AttentionDistance": "loope.diagnostics.attention",
+    "attention_distance": "loope.diagnostics.attention",
+    "audit": "loope.diagnostics.audit",
+    "resolution_curve": "loope.diagnostics.resolution",
+    "shift_sensitivity": "loope.diagnostics.shift",
+    "rotary_spectrum": "loope.diagnostics.spectrum",
+    "position_probe": "loope.diagnostics.probe",
+    "PositionShare": "loope.diagnostics.share",
+    "position_artifacts": "loope.diagnostics.share",
+    "position_share": "loope.diagnostics.share",
 }
 _MODULES = ("plots", "segmentation")
 
@@ -67,6 +77,16 @@ if TYPE_CHECKING:
     from loope import segmentation as segmentation
     from loope.core.errors import LoopeError as LoopeError
     from loope.core.errors import LoopeWarning as LoopeWarning
+    from loope.diagnostics.attention import AttentionDistance as AttentionDistance
+    from loope.diagnostics.attention import attention_distance as attention_distance
+    from loope.diagnostics.audit import audit as audit
+    from loope.diagnostics.probe import position_probe as position_probe
+    from loope.diagnostics.resolution import resolution_curve as resolution_curve
+    from loope.diagnostics.share import PositionShare as PositionShare
+    from loope.diagnostics.share import position_artifacts as position_artifacts
+    from loope.diagnostics.share import position_share as position_share
+    from loope.diagnostics.shift import shift_sensitivity as shift_sensitivity
+    from loope.diagnostics.spectrum import rotary_spectrum as rotary_spectrum
     from loope.encoders import ImageRefinement as ImageRefinement
     from loope.encoders import PositionalEncoder as PositionalEncoder
     from loope.encoders import create_encoder as create_encoder

@@ -9,6 +9,7 @@ import typer
 
 import loope
 from loope.cli.demo import demo
+from loope.cli.diagnose import audit, diagnose
 from loope.cli.encoders import encoders
 from loope.cli.explore import explore
 from loope.cli.order import order
@@ -33,7 +34,7 @@ app.command()(order)
 app.command()(encoders)
 app.add_typer(three_cell, name="three-cell")
 app.command()(pesi)
-for command in (swap, run, report, status, tables, segment, explore):
+for command in (audit, diagnose, swap, run, report, status, tables, segment, explore):
     app.command()(command)
 
 

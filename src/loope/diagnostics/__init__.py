@@ -1,0 +1,1 @@
+"""What a whole model knows of positions; every function takes a model and batches of images."""
