@@ -23,8 +23,8 @@ from loope.surgery.own import first_output
 DEPTHS = (0.5, 0.75, 1.0)  # blocks whose tokens are compared, as shares of the depth
 WARMUP = 0.05  # share of the steps in which the learning rate rises
 CLIP = 1.0  # largest norm of the gradient
-# A quick fade is better: a slow one spends its steps on a model that is neither. Of the same three minutes, with the own
-# encoding out after 50, 25 and 5 % of them, answers agreed on 30, 39 and 43 % (`rope_axial` in ViT-Tiny).
+# A quick fade is better: a slow one spends its steps on a model that is neither. In the same three minutes, with the
+# own encoding out after 50, 25 and 5 % of them, answers came to agree on 30, 39 and 43 % (`rope_axial` in ViT-Tiny).
 FADE = 0.05
 LR = 2e-4
 
