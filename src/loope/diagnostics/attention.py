@@ -187,11 +187,12 @@ def spying(watched: Watched) -> Iterator[list[list[Seen]]]:
             spies.pop().__exit__(None, None, None)  # type: ignore[no-untyped-call]
 
     hooks = []
-    for number, module in enumerate(watched.branch.attentions):
-        hooks += [
-            module.register_forward_pre_hook(enter(number)),
-            module.register_forward_hook(leave, always_call=True),
-        ]
+    for number in range(len(seen)):
+        for module in watched.branch.attentions_of(number):
+            hooks += [
+                module.register_forward_pre_hook(enter(number)),
+                module.register_forward_hook(leave, always_call=True),
+            ]
     try:
         yield seen
     finally:
@@ -208,8 +209,8 @@ def blocks(seen: Sequence[Sequence[Seen]]) -> list[Seen]:
     for number, each in enumerate(seen):
         require(
             len(each) == 1,
-            f"The attention of block {number + 1} cannot be seen; use a model that is not compiled, with 'sdpa' or "
-            "'eager' attention.",
+            f"Expected one attention to be seen in block {number + 1}, got {len(each)}; use a model that is not "
+            "compiled, with 'sdpa' or 'eager' attention, and one attention in each block.",
         )
     return [each[0] for each in seen]
 

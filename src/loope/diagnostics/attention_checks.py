@@ -36,7 +36,7 @@ def offsets_only(subject: Subject) -> Finding | None:
                     "with the same offset",
                     "patches are rotated or biased as if they were elsewhere: height and width are swapped, the class "
                     "token is counted as a patch, or channel pairs are mixed up (interleaved or half)",
-                    type(watched.branch.attentions[number]).__name__,
+                    type(watched.branch.attentions_of(number)[0]).__name__,
                 )
     return None
 
@@ -56,7 +56,9 @@ def half_precision(subject: Subject) -> Finding | None:
     for number, (one, other) in enumerate(zip(found, wanted, strict=True)):
         wrong = (one.float() - other).norm(dim=-1) / other.norm(dim=-1).mean().clamp(min=1e-12)
         if float(wrong.max()) > HALF:
-            where = type(rough.branch.attentions[number - 1]).__name__ if number else "the input of the first block"
+            where = (
+                type(rough.branch.attentions_of(number - 1)[0]).__name__ if number else "the input of the first block"
+            )
             return Finding(
                 f"in bfloat16 on {seen.grid} patches, positions are off by {float(wrong.max()):.0%}",
                 "at larger sizes, neighbours get the same position in half precision; compute angles in float32",
