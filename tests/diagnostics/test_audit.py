@@ -8,6 +8,10 @@ from torch.nn import functional as F
 
 import loope
 from tests.surgery.models import MODELS, TIMM, make, vit
+from tests.surgery.registry import REGISTRY
+from tests.surgery.registry import make as make_registered
+from tests.surgery.transformers_models import CORES
+from tests.surgery.transformers_models import make as make_transformers
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -15,6 +19,27 @@ def test_clean_models_have_no_findings(name):
     report = loope.audit(MODELS[name]())
     assert report.ok, str(report)
     assert len(report.passed) >= 4, str(report)
+
+
+# transformers lays their tables over any image with as many patches, unless it is told to interpolate them.
+SHAPELESS = {"OWL-ViT", "OWLv2", "SigLIP", "AIMv2"}
+WINDOWS = {"SAM", "Swin", "Swin v2"}  # scores within windows are not compared
+# Masked at random, called with patches, or without a token for each patch after every block.
+NOTHING_TO_CHECK = {"ViTMAE", "SigLIP 2", "Hiera", "Hiera, windows"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*CORES, *REGISTRY])
+def test_models_of_both_libraries(name):
+    model = make_transformers(name) if name in CORES else make_registered(name)
+    if name in NOTHING_TO_CHECK:
+        with pytest.raises(loope.LoopeError, match="No check applies"):
+            loope.audit(model)
+        return
+    report = loope.audit(model)
+    expected = ["another shape is not the same grid"] if name in SHAPELESS else []
+    assert [each.check for each in report.findings] == expected, str(report)
+    assert len(report.passed) >= (3 if name in WINDOWS else 4), str(report)
 
 
 @pytest.mark.parametrize("encoder", ["sincos2d", "learned", "gilbert", "loope", "rope_mixed", "irpe", "alibi2d", "peg"])

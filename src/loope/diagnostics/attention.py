@@ -108,18 +108,23 @@ def sums(weights: Tensor, grid: Grid, prefix: int) -> Tensor:
         grid: the grid of the N patches.
         prefix: number P of prefix tokens.
     """
-    length = prefix + grid.size
-    require(
-        tuple(weights.shape[-2:]) == (length, length),
-        f"Expected attention between {prefix} prefix tokens and {grid} patches, got weights of "
-        f"{tuple(weights.shape)}: this model attends within windows or pools tokens.",
-    )
+    require_all_pairs(weights, grid, prefix)
     require(bool(weights.isfinite().all()), "Attention has NaN or infinite weights; check the weights and the images.")
     patches = weights[..., prefix:, prefix:].double()
     inside = patches.sum(-1)
     apart = cell_distances(grid).to(patches)
     distance = torch.einsum("bhij,ij->bhi", patches, apart) / inside.clamp(min=torch.finfo(torch.float32).tiny)
     return torch.stack((distance.mean(-1).sum(0), (1 - inside).mean(-1).sum(0))).cpu()
+
+
+def require_all_pairs(scores: Tensor, grid: Grid, prefix: int) -> None:
+    """Check that scores or weights are `(B, heads, P + N, P + N)`, between all tokens."""
+    length = prefix + grid.size
+    require(
+        scores.dim() == 4 and tuple(scores.shape[-2:]) == (length, length),
+        f"Expected attention between {prefix} prefix tokens and {grid} patches, got {tuple(scores.shape)}: this model "
+        "attends within windows or pools tokens.",
+    )
 
 
 def distances_of(total: Tensor, images: int, grid: Grid) -> AttentionDistances:

@@ -69,7 +69,7 @@ def audit(model: nn.Module) -> AuditReport:
         model: a model that `loope.attach` supports, with or without encoders; it stays as it is.
 
     Raises:
-        LoopeError: if the model is not supported.
+        LoopeError: if the model is not supported, or no check applies to it.
 
     Examples:
         >>> import timm, loope
@@ -94,4 +94,7 @@ def audit(model: nn.Module) -> AuditReport:
                 passed.append(name)
             else:
                 findings.append(found._replace(check=name))
-    return AuditReport(type(unwrapped(model)).__name__, findings, passed, skipped)
+    name = type(unwrapped(model)).__name__
+    if not findings and not passed:
+        raise LoopeError(f"No check applies to {name}: {next(iter(skipped.values()))}")
+    return AuditReport(name, findings, passed, skipped)
