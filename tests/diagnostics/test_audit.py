@@ -39,7 +39,7 @@ def test_models_of_both_libraries(name):
     report = loope.audit(model)
     expected = ["another shape is not the same grid"] if name in SHAPELESS else []
     assert [each.check for each in report.findings] == expected, str(report)
-    assert len(report.passed) >= (3 if name in WINDOWS else 4), str(report)
+    assert len(report.passed) >= (2 if name in WINDOWS else 4), str(report)
 
 
 @pytest.mark.parametrize("encoder", ["sincos2d", "learned", "gilbert", "loope", "rope_mixed", "irpe", "alibi2d", "peg"])

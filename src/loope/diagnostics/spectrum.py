@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from loope.core.errors import LoopeError, require
 from loope.core.grid import Grid, GridLike, as_grid
-from loope.diagnostics.attention import Seen, blocks, spying
+from loope.diagnostics.attention import Seen, blocks, require_all_pairs, spying
 from loope.diagnostics.tokens import Watched
 from loope.encoders import PositionalEncoder
 from loope.positions import Positions
@@ -160,7 +160,10 @@ def equal_tokens(watched: Watched, grid: Grid, size: Grid | None = None) -> list
         for hook in hooks:
             hook.remove()
     require(found == grid, f"Expected a grid of {grid}, got {found}; pass the grid that the model has at this size.")
-    return blocks(seen)
+    attended = blocks(seen)
+    for each in attended:
+        require_all_pairs(each.scores, grid, branch.prefix)
+    return attended
 
 
 def _of_encoder(encoder: PositionalEncoder, grid: Grid) -> Tensor:
