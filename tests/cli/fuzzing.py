@@ -103,6 +103,7 @@ VALUES = {
     "--on": ["local", "here", "ray", "slurm", "ray://", "ray://x:1", "moon", *WORDS],
     "--resource": ["on=1", "jobs=1", "address=x", "num_gpus=1", "=1", "a=", "num_cpus=²", "self=1", "folder=.", *WORDS],
     "--tracker": ["tensorboard", "wandb", "moon", *WORDS],
+    "--kind": ["rotary", "bias", "none", "rotatory", *WORDS],
     "--split": ["train", "val", "test", "valid", *WORDS],
     "--sampler": ["exact", "paper", "other", *WORDS],
     "--host": ["127.0.0.1", "::1", "localhost", "", " ", "\udcff", "x" * 300, "256.0.0.1", "a..b", "0", *WORDS],

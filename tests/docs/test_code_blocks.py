@@ -129,6 +129,10 @@ def run_small(words):
         assert timm.is_model(values["model"])
         shorter = [str(min(1, values["steps"])), "--batch-size", "1"]
         words = ["swap", "test_vit", *words[2:], "--steps", *shorter]
+    elif name == "diagnose":
+        assert timm.is_model(values["model"])
+        rest = ["--encoder", values["encoder"]] if values["encoder"] else []
+        words = ["diagnose", "test_vit", "--images", "photos", *rest]
     elif values.get("model"):
         words = [*words, "--checkpoint", "vit.safetensors"]
     done = runner.invoke(cli.app, words, env={"LOOPE_WEIGHTS": "."})

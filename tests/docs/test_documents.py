@@ -25,6 +25,14 @@ def test_tables_are_fresh(page_and_mark):
     assert build.with_table(text, mark, "") != text
 
 
+def test_the_table_of_encoders_shows_measured_costs(tmp_path, monkeypatch):
+    monkeypatch.setattr(build, "COSTS", tmp_path / "costs.csv")
+    assert build.costs() == {}
+    build.COSTS.write_text("encoder,train,infer\npape,1.23,1.45\n")
+    row = next(line for line in build.encoders_table().splitlines() if line.startswith("| `pape`"))
+    assert "| 1.23 | 1.45 |" in row
+
+
 def test_documents_do_not_import_tests():
     for script in (ROOT / "docs").glob("*.py"):
         nodes = list(ast.walk(ast.parse(script.read_text())))

@@ -31,7 +31,24 @@ def saved(model, path):
 
 
 @pytest.mark.parametrize(
-    "name", ["rope_mixed", "rope_axial", "alibi2d", "irpe", "learned", "gilbert", "peg", "loope", "sincos2d", "fourier"]
+    "name",
+    [
+        "rope_mixed",
+        "rope_axial",
+        "alibi2d",
+        "irpe",
+        "learned",
+        "gilbert",
+        "peg",
+        "loope",
+        "sincos2d",
+        "fourier",
+        "rel_pos_mlp",
+        "lookhere",
+        "fire2d",
+        "pape",
+        "factorized",
+    ],
 )
 def test_the_encoder_at_work_is_measured(name, tmp_path):
     model = small(name)

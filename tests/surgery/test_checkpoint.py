@@ -100,7 +100,7 @@ def test_freezing_bakes_what_is_static(encoder, name):
     expected, frozen = predict(model, pixels), copy.deepcopy(model)
     loope.bake(frozen, (side, 2 * side))
     torch.testing.assert_close(predict(frozen, pixels), expected, atol=1e-5, rtol=1e-5)
-    live = {"loope", "peg", "irpe"}
+    live = {"loope", "peg", "irpe", "pape"}
     kept = list(frozen.loope.encoders.parameters())
     assert bool(kept) == (encoder in live)
     assert not any(parameter.requires_grad for parameter in frozen.parameters())

@@ -19,6 +19,7 @@ from tests.surgery.models import NAFLEX, images
 
 SIZES = [(16, 40), (32, 32), (24, 8)]  # 2x5, 4x4 and 3x1 patches
 ENCODERS = ["sincos2d", "learned", "loope", "peg", "irpe", "alibi2d", "rope_axial", "rope_mixed", "as2drope"]
+ENCODERS += ["rel_pos_mlp", "lookhere", "fire2d", "pape", "factorized"]
 OWN = {
     "learned": {},
     "factorized": {"pos_embed": "factorized"},

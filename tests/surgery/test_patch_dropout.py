@@ -59,7 +59,22 @@ def masked(model: nn.Module, kept: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("keep_own", [False, True])
 @pytest.mark.parametrize(
-    "encoder", ["sincos2d", "learned", "loope", "peg", "irpe", "alibi2d", "rope_axial", "rope_mixed"]
+    "encoder",
+    [
+        "sincos2d",
+        "learned",
+        "loope",
+        "peg",
+        "irpe",
+        "alibi2d",
+        "rope_axial",
+        "rope_mixed",
+        "rel_pos_mlp",
+        "lookhere",
+        "fire2d",
+        "pape",
+        "factorized",
+    ],
 )
 @pytest.mark.parametrize("kind", MODELS)
 def test_dropping_patches_is_not_attending_to_them(kind, encoder, keep_own):

@@ -17,11 +17,15 @@ STEM = re.compile(r"patch_embed|embeds\.proj")
 every_timm_model = pytest.mark.parametrize("name", TIMM_MODELS)
 # Parameters that are positions rather than weights; other encoders have weights only, or no parameters.
 POSITIONS = {
-    "learned": "table",
-    "fourier": "projection",
-    "irpe": "tables",
-    "rope_mixed": "frequencies",
-    "liere": "generators",
+    "learned": ["table"],
+    "fourier": ["projection"],
+    "irpe": ["tables"],
+    "rope_mixed": ["frequencies"],
+    "liere": ["generators"],
+    "rel_pos_mlp": ["mlps.first", "mlps.start", "mlps.last"],
+    "fire2d": ["scale", "threshold", "mlps.start"],
+    "pape": ["projection", "start"],
+    "factorized": ["rows", "columns"],
 }
 # The method's new and deprecated names in transformers, and its name in timm.
 ENABLES_CHECKPOINTING = ("activation_checkpointing_enable", "gradient_checkpointing_enable", "set_grad_checkpointing")
@@ -34,8 +38,8 @@ def test_positions_do_not_decay(name, encoder):
     model = make_attached(name, encoder, prefix="learned")
     names, branches = dict(model.named_parameters()), model.loope.branches
     ours = {f"loope.prefixes.{branch.name}" for branch in branches if branch.prefix}
-    if encoder in POSITIONS:
-        ours |= {f"loope.encoders.{number}.0.{POSITIONS[encoder]}" for number in range(len(branches))}
+    for parameter in POSITIONS.get(encoder, []):
+        ours |= {f"loope.encoders.{number}.0.{parameter}" for number in range(len(branches))}
     exempt = model.no_weight_decay()
     assert {each for each in exempt if each.startswith("loope.") and not each.startswith("loope.own")} == ours
     assert ours <= set(names)

@@ -117,13 +117,15 @@ def diagnose(
 
 def _model(name: str) -> nn.Module:
     """Return a model by its timm name, with new weights, or from a file of `loope.save`."""
+    from loope.lab.experiments.spec import Model
+    from loope.lab.experiments.timm_models import create_timm
     from loope.pesi_metric.position_table import require_timm_model
     from loope.surgery.checkpoint import load
 
     if name.endswith(".safetensors"):
         return load(name)
-    made: nn.Module = require_timm_model(name).create_model(name, pretrained=False)
-    return made
+    require_timm_model(name)
+    return create_timm(Model(name=name))
 
 
 def _batches(files: object, prepare: object, most: int) -> list:  # type: ignore[type-arg]

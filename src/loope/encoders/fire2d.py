@@ -67,7 +67,7 @@ class Fire2d(PairBias):
         return as_score_mod(bias, place, prefix)
 
     def no_weight_decay(self) -> set[str]:
-        return {"scale", "threshold"}
+        return {"scale", "threshold", "mlps.start"}
 
     def _dense(self, grid: Grid, layer: int) -> Tensor:
         # Few distances and farthest points differ: the perceptron is run once for each pair of them.

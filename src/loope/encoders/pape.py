@@ -65,6 +65,9 @@ class Parabolic(PositionalEncoder):
         added = [self._form(query, place, layer) @ self._basis(place).mT for layer in range(self.depth)]
         return torch.stack(added).mean((0, 1, 2))
 
+    def no_weight_decay(self) -> set[str]:
+        return {"projection", "start"}
+
     def coefficients(self, q: Tensor, layer: int) -> tuple[Tensor, Tensor]:
         """Return a and b of each parabola, `(B, heads, N, parabolas)` each, in at least float32."""
         raw = q[..., : self.width] @ self.weight[layer].to(q.dtype)
