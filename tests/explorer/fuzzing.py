@@ -84,7 +84,8 @@ def _similarity(draw: random.Random) -> tuple[str, str, None]:
     for _ in range(draw.choice((0, 0, 1, 2))):
         key = text(draw, ["order", "frequencies", "phase", "gamma", "temperature", "base", "dim"])
         choice += f"~{key}~{draw.choice([number(draw), text(draw, loope.list_orders())])}"
-    path = f"/api/similarity/{quote(choice)}/{quote(number(draw))}x{quote(number(draw))}/{quote(number(draw, 200))}.bin"
+    width = draw.choice([number(draw, 200), draw.choice(("48", "96", "192"))])  # rotary encoders need such a one
+    path = f"/api/similarity/{quote(choice)}/{quote(number(draw))}x{quote(number(draw))}/{quote(width)}.bin"
     return "GET", path, None
 
 

@@ -113,8 +113,8 @@ def bake(model: nn.Module, size: GridLike) -> None:
     """Prepare an attached model for deployment at one image size, in place and irreversibly.
 
     Encoders that do not depend on the image become constants; LOOPE, PEG, PaPE and contextual iRPE stay as they are,
-    and so do rotary and bias encoders in windows, which differ between blocks. The model is put in eval mode, its parameters
-    no longer require gradients, and its unused own encoding is dropped.
+    and so do rotary and bias encoders in windows, which differ between blocks. The model is put in eval mode, its
+    parameters no longer require gradients, and its unused own encoding is dropped.
 
     Args:
         model: a model with encoders attached.
