@@ -17,7 +17,9 @@ ROOT = Path(__file__).parents[2]
 # What is typed, and the extra that it needs.
 TYPED = {
     "--version": None,
+    "audit vit_tiny_patch16_224": "models",
     "demo --smoke": "train,plots",
+    "diagnose vit_tiny_patch16_224 --images .": "train",
     "encoders": None,
     "explore --no-browser": "explore",
     "explore --export page": "explore",
