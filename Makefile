@@ -26,7 +26,7 @@ demo: $(READY)  ## train a small ViT with five encoders on Three-Cell, write a r
 test: $(READY)  ## run the tests on all cores
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal -q
 
-test-all: $(READY)  ## run the slow tests: fuzzing, the remaining pairs of model and encoder, the wheel in an empty environment
+test-all: $(READY)  ## run the slow tests: fuzzing, more pairs of model and encoder (LOOPE_ALL=1: all), the wheel in an empty environment
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal -q -m slow
 
 check: $(READY)  ## format, lint, types, import rules

@@ -1,5 +1,7 @@
-"""Which pairs of model and encoder `make test` covers; the rest are slow tests."""
+"""Which pairs of model and encoder `make test` covers; a third of the rest are slow tests, or all if LOOPE_ALL is set."""
 
+import os
+import zlib
 from pathlib import Path
 
 import pytest
@@ -27,10 +29,17 @@ def is_fast(test: str, name: str, encoder: str) -> bool:
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest deselects slow tests
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
+    left_out = []
     for item in items:
         if Path(__file__).parent not in item.path.parents or not hasattr(item, "callspec"):
             continue
         name, encoder = (item.callspec.params.get(each) for each in ("name", "encoder"))
         if name and encoder and not is_fast(item.originalname, str(name), str(encoder)):
             item.add_marker(pytest.mark.slow)
+            if not os.environ.get("LOOPE_ALL") and zlib.crc32(item.nodeid.encode()) % 3:
+                left_out.append(item)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        gone = set(left_out)
+        items[:] = [item for item in items if item not in gone]

@@ -75,7 +75,7 @@ def diagnose(
     """
     require_packages("A diagnosis", "train", "timm", "torchvision", "safetensors")
     if to is not None:
-        require(to.suffix == ".html", f"The report is an HTML file; name {to.with_suffix('.html')} instead of {to}.")
+        require(to.suffix == ".html", f"The report is an HTML file, such as report.html; got {as_text(to)}.")
         require(to.parent.is_dir(), f"There is no folder {to.parent}; make it first.")
         require_packages("A report", "plots", "matplotlib")
     from loope.lab.data.folders import read_unlabelled

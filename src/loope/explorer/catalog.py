@@ -32,7 +32,11 @@ NUMBERS = ("gamma", "temperature", "base")
 def options_of(name: str) -> dict[str, Any]:
     """Return the options that the page offers for an encoder, with their defaults."""
     parameters = inspect.signature(encoder_class(name)).parameters
-    return {key: value.default for key, value in parameters.items() if key in CHOICES or key in NUMBERS}
+    return {
+        key: value.default
+        for key, value in parameters.items()
+        if key in CHOICES or (key in NUMBERS and isinstance(value.default, int | float))
+    }
 
 
 def read_options(name: str, given: dict[str, str]) -> dict[str, Any]:
