@@ -1,4 +1,4 @@
-"""Which pairs of model and encoder `make test` covers; a third of the rest are slow tests, or all if LOOPE_ALL is set."""
+"""Which pairs of model and encoder `make test` covers. A third of the rest are slow tests; all, if LOOPE_ALL is set."""
 
 import os
 import zlib
