@@ -264,50 +264,6 @@ def test_only_the_encoder_can_be_trained(tmp_path):
     assert all(name.startswith("loope.") for name in changed)
 
 
-def test_an_encoder_may_start_from_the_models_own_encoding():
-    run = image_run("smoke", "ViT-Base", "Oxford-IIIT", "learned")
-    torch.manual_seed(run.seed)
-    original = create_timm(run.model, num_classes=4).eval()
-    images = torch.randn(2, 3, 32, 32)
-    model = build_model(dataclasses.replace(run, encoder=Encoder(name="rope_axial", init="own")), 4).eval()
-    assert torch.equal(model(images), original(images))
-    assert loope.report(model).encoders == ["rope_axial"]
-
-
-def test_a_model_that_was_handed_over_gets_a_new_classifier(monkeypatch, tmp_path):
-    monkeypatch.setenv("LOOPE_WEIGHTS", str(tmp_path))
-    spec = TINY_MODELS["ViT-Base"]
-    swapped = loope.attach(create_timm(spec, num_classes=10), "rope_mixed")
-    file = tmp_path / f"{spec.name}-rope_mixed.safetensors"
-    loope.save(swapped, file, model_args=spec.made_with())
-    run = image_run("smoke", "ViT-Base", "Oxford-IIIT", "rope_mixed")
-    run = dataclasses.replace(run, encoder=Encoder(name="rope_mixed", init="swapped"))
-    model = build_model(run, 4)
-    assert model.num_classes == model(torch.randn(1, 3, 32, 32)).shape[1] == 4
-    for name, value in swapped.state_dict().items():
-        assert name.startswith("head.") or torch.equal(model.state_dict()[name], value)
-    other = dataclasses.replace(run, encoder=Encoder(name="rope_axial", init="swapped"))
-    file.rename(tmp_path / f"{spec.name}-rope_axial.safetensors")
-    with pytest.raises(loope.LoopeError, match="handed over to 'rope_axial'"):
-        build_model(other, 4)
-    with pytest.raises(loope.LoopeError, match=f"loope swap {spec.name} rope_mixed"):
-        build_model(run, 4)
-
-
-def test_all_test_images_are_used_where_a_run_says_so(tmp_path):
-    write_folders(tmp_path / "imagenet", ["n01", "n02"], {"train": 20, "val": 6})
-    options = {"split": "official", "per_class": 4}
-    run = image_run("smoke", "ViT-Base", "Oxford-IIIT", "none")
-
-    def sizes(**more):
-        data = Data(name="imagenet", options={**options, **more})
-        parts = create_experiment(dataclasses.replace(run, data=data), Settings(data=str(tmp_path))).parts
-        return {name: len(part) for name, part in parts.items()}
-
-    assert sizes() == {"train": 8, "val": 2, "test": 8}
-    assert sizes(test="all") == {"train": 8, "val": 2, "test": 12}
-
-
 def test_an_unknown_encoder_or_option_is_an_error_with_a_name(tmp_path):
     run = three_cell_run("smoke", "gilbert")
     with pytest.raises(loope.LoopeError, match="Unknown encoder 'gilberto'; use one of: gilbert"):
