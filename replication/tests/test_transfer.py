@@ -38,11 +38,30 @@ def test_a_hand_over_is_judged_on_photographs_that_it_was_not_taught(monkeypatch
     monkeypatch.setattr(transfer, "BATCH", 2)
     pixels = torch.randint(0, 256, (4, 3, 224, 224), dtype=torch.uint8)
     for encoder, alike in (("learned", 1.0), ("rope_axial", 0.0)):
-        found = transfer.hand_over(encoder, 0, pixels, pixels[:2])
+        (found,) = transfer.hand_over(encoder, [0], pixels, pixels[:2])
         assert (found["steps"], found["agreement"]) == (0, alike)
     seen = []
     view = transfer.normalized
     monkeypatch.setattr(transfer, "normalized", lambda images: seen.append(len(images)) or view(images))
-    found = transfer.hand_over("rope_axial", 0.01, pixels, pixels[:2])
+    (found,) = transfer.hand_over("rope_axial", [0.01], pixels, pixels[:2])
     assert found["steps"] > 0
     assert seen == [2, *[2] * found["steps"], 2]
+
+
+def test_a_later_time_goes_on_from_before_the_fall_of_the_learning_rate(monkeypatch):
+    monkeypatch.setenv("LOOPE_WEIGHTS", str(weights("vit_tiny_patch16_224.safetensors").parent))
+    monkeypatch.setattr(transfer, "BATCH", 2)
+    monkeypatch.setattr(transfer, "START", 0.002)
+    course = transfer.Course("rope_axial", *torch.randint(0, 256, (2, 4, 3, 224, 224), dtype=torch.uint8))
+    course.train(0.005)
+    assert course.model.loope.strengths == (1.0, 0.0)
+    assert course.optimizer.param_groups[0]["lr"] == transfer.RATE
+    before = course.state()
+    course.train(0.015, cool=0.01)
+    assert course.optimizer.param_groups[0]["lr"] < transfer.RATE
+    assert course.steps > before["steps"]
+    moved = course.model.state_dict()["head.weight"]
+    assert not torch.equal(moved, before["model"]["head.weight"])
+    course.restore(before)
+    assert torch.equal(moved, before["model"]["head.weight"])
+    assert (course.minutes, course.steps) == (before["minutes"], before["steps"])

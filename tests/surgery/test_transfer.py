@@ -74,6 +74,31 @@ def test_the_loss_of_a_model_that_agrees_is_zero():
     assert HandOver(model).agreement([images(model)]) == pytest.approx((1, 1))
 
 
+def test_the_loss_is_that_of_answers_and_of_each_token_after_each_block():
+    torch.manual_seed(0)
+    model = loope.attach(make("ViT"), "rope_mixed", init="own")
+    work = HandOver(model)
+    work.set_progress(1.0)
+    batch = images(model)
+    seen = {}
+    for name, each in (("teacher", work.teacher), ("model", model)):
+        tokens = []
+        hooks = [block.register_forward_hook(lambda _, args, made, to=tokens: to.append(made)) for block in each.blocks]
+        seen[name] = each(batch).detach().double(), [made.detach().double() for made in tokens]
+        for hook in hooks:
+            hook.remove()
+    (given, ours), (wanted, theirs) = seen["model"], seen["teacher"]
+    p, q = wanted.softmax(-1), given.softmax(-1)
+    expected = float((p * (p / q).log()).sum(-1).mean())
+    for mine, other in zip(ours, theirs, strict=True):
+        errors = []
+        for one, two in zip(mine.flatten(0, -2), other.flatten(0, -2), strict=True):
+            one, two = ((each - each.mean()) / each.var(correction=0).add(1e-5).sqrt() for each in (one, two))
+            errors.append(float((one - two).square().mean()))
+        expected += 36 * sum(errors) / len(errors) / len(ours)
+    assert float(work.loss(batch).detach()) == pytest.approx(expected, rel=1e-4)
+
+
 def test_a_transferred_model_is_saved(tmp_path):
     from tests.surgery.models import TIMM
 
