@@ -21,8 +21,8 @@ from loope.surgery.hooks import tokens_of
 from loope.surgery.own import first_output
 
 # Tokens after every block are compared, each brought to mean 0 and variance 1, and weigh this much beside the answers.
-# In the same three minutes (`rope_axial` in ViT-Tiny) answers came to agree on 54 %; on 43 % with tokens of three blocks
-# over their variance, nearly all of which lies in a few tokens; on 34 % without tokens.
+# In the same three minutes (`rope_axial` in ViT-Tiny) answers came to agree on 54 %, on 43 % with tokens of 3 blocks
+# over their variance, nearly all of which lies in a few tokens, on 34 % without tokens.
 TOKENS = 36.0
 WARMUP = 0.05  # share of the steps in which the learning rate rises
 CLIP = 1.0  # largest norm of the gradient
