@@ -17,15 +17,18 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from rich.progress import track
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.utils.data import RandomSampler
 from torchvision.transforms import v2
 
 import loope
-from loope.core.files import write_atomic
+from loope.core.errors import require
+from loope.core.files import make_folder, replacing, write_atomic
 from loope.core.images import read_image
 from loope.lab.experiments.provenance import provenance
 from loope.lab.experiments.spec import Model
@@ -40,6 +43,7 @@ FITTED = ("sincos2d", "fourier", "sinusoid", "gilbert", "loope")
 MINUTES = (0, 5, 20, 60)
 RATE = 3e-4  # about the mean of the cosine of `loope.transfer`
 START = 0.25  # minutes in which the encoder comes in and the learning rate rises
+KEEP = 5.0  # minutes of training between two states that are kept
 COOL = 0.25  # share of a time in which the learning rate falls
 BATCH = 16  # 8 and 32 were tried too, in 3 minutes with `rope_axial`: agreement 30.4, 29.6 (16) and 27.6 %
 
@@ -108,6 +112,24 @@ def at_sizes() -> Iterator[dict[str, Any]]:
             }
 
 
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+) -> Tensor:
+    """Attend in bfloat16, step by step: on a CPU the fused kernel's backward pass takes three times as long."""
+    require(not is_causal, "There is no order of patches.")
+    with torch.autocast("cpu", enabled=False):
+        scores = (q * (q.shape[-1] ** -0.5 if scale is None else scale)) @ k.transpose(-2, -1)
+        if attn_mask is not None:
+            scores = scores + attn_mask.to(scores.dtype)
+        return F.dropout(scores.softmax(-1), dropout_p) @ v
+
+
 class Course:
     """A hand-over in training.
 
@@ -137,7 +159,7 @@ class Course:
                 group["lr"] = RATE * max(started, 0.05) * fall
             self.work.set_progress(started)
             images = [self.view(folder[next(order)]) for folder, order in self.orders for _ in range(BATCH // 2)]
-            with torch.autocast("cpu", torch.bfloat16):
+            with torch.autocast("cpu", torch.bfloat16), patch.object(F, "scaled_dot_product_attention", attention):
                 loss = self.work.loss(normalized(torch.stack(images)))
             self.optimizer.zero_grad()
             torch.autograd.backward(loss)
@@ -148,6 +170,17 @@ class Course:
                 print(
                     f"{self.name}: {self.steps} steps, {self.minutes:.1f} minutes, loss {loss.item():.3f}", flush=True
                 )
+
+    def save(self, file: Path) -> None:
+        """Write the state, from which `resume` goes on."""
+        with replacing(file) as temporary:
+            torch.save(self.state(), temporary)
+
+    def resume(self, file: Path) -> None:
+        """Go on from a file, if there is one; photographs are then drawn in another order."""
+        if file.is_file():
+            self.restore(torch.load(file, weights_only=True))
+            torch.manual_seed(self.steps)
 
     def state(self) -> dict[str, Any]:
         """Return a copy of what training changes."""
@@ -167,17 +200,23 @@ class Course:
         self.minutes, self.steps = state["minutes"], state["steps"]
 
 
-def hand_over(
-    encoder: str, times: Sequence[float], pixels: Tensor, more: Tensor, to: Path | None = None
-) -> Iterator[dict[str, Any]]:
-    """Hand the model over to an encoder, judge it after some times, and save the last into a folder."""
+def hand_over(encoder: str, times: Sequence[float], pixels: Tensor, more: Tensor, to: Path) -> Iterator[dict[str, Any]]:
+    """Hand the model over to an encoder, judge it after some times, and save the last into a folder.
+
+    A file in the folder keeps the state before the last fall of the learning rate: a run that is repeated, with later
+    times or after a stop, goes on from it.
+    """
     began = time.time()
     torch.set_num_threads(1)
     judged, truth = pixels[::2], torch.arange(0, len(pixels), 2)
     course = Course(encoder, pixels[1::2], more)
-    wanted = answers(course.work.teacher, judged)
-    for minutes in sorted(times):
-        course.train((1 - COOL) * minutes)
+    wanted, state = answers(course.work.teacher, judged), to / f"{encoder}.pt"
+    course.resume(state)
+    ahead = sorted(minutes for minutes in times if (1 - COOL) * minutes >= course.minutes)
+    for minutes in ahead:
+        while course.minutes < (1 - COOL) * minutes:
+            course.train(min(course.minutes + KEEP, (1 - COOL) * minutes))
+            course.save(state)
         before = course.state()
         course.train(minutes, COOL * minutes)
         course.work.set_progress(1.0)
@@ -193,9 +232,9 @@ def hand_over(
             "settings": {"batch": BATCH, "lr": RATE, "tokens": TOKENS},
             **provenance(began),
         }
-        if minutes < max(times):
+        if minutes < ahead[-1]:
             course.restore(before)
-    if to is not None:
+    if ahead:
         course.work.finish()
         loope.save(course.model, to / f"{MODEL}-{encoder}.safetensors")
 
@@ -247,12 +286,13 @@ def main() -> None:
     handed = parts.add_parser("hand-over")
     handed.add_argument("encoders", nargs="+")
     handed.add_argument("--minutes", nargs="+", type=float, default=MINUTES)
-    handed.add_argument("--to", type=Path, help="folder to save the models in, the last of each encoder")
+    handed.add_argument("--to", type=Path, default=Path("out/transfer"), help="folder of the models and their states")
     arguments = parser.parse_args()
     if arguments.what == "sizes":
         for found in at_sizes():
             keep(found)
         return
+    make_folder(arguments.to)
     pixels, more = photographs(), pets()
     for encoder in arguments.encoders:
         for found in hand_over(encoder, arguments.minutes, pixels, more, arguments.to):

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import loope
 from replication import transfer
 from tests.weights import weights
 
@@ -33,19 +34,33 @@ def test_sizes_are_shown_beside_the_own_table(file):
     assert loope.count("not measured") == 4
 
 
-def test_a_hand_over_is_judged_on_photographs_that_it_was_not_taught(monkeypatch):
+def test_a_hand_over_is_judged_on_photographs_that_it_was_not_taught(monkeypatch, tmp_path):
     monkeypatch.setenv("LOOPE_WEIGHTS", str(weights("vit_tiny_patch16_224.safetensors").parent))
     monkeypatch.setattr(transfer, "BATCH", 2)
     pixels = torch.randint(0, 256, (4, 3, 224, 224), dtype=torch.uint8)
     for encoder, alike in (("learned", 1.0), ("rope_axial", 0.0)):
-        (found,) = transfer.hand_over(encoder, [0], pixels, pixels[:2])
+        (found,) = transfer.hand_over(encoder, [0], pixels, pixels[:2], tmp_path)
         assert (found["steps"], found["agreement"]) == (0, alike)
     seen = []
     view = transfer.normalized
     monkeypatch.setattr(transfer, "normalized", lambda images: seen.append(len(images)) or view(images))
-    (found,) = transfer.hand_over("rope_axial", [0.01], pixels, pixels[:2])
+    (found,) = transfer.hand_over("rope_axial", [0.01], pixels, pixels[:2], tmp_path)
     assert found["steps"] > 0
     assert seen == [2, *[2] * found["steps"], 2]
+    # Repeated with a later time, the run goes on; the earlier time is behind it.
+    (later,) = transfer.hand_over("rope_axial", [0.005, 0.02], pixels, pixels[:2], tmp_path)
+    assert later["minutes"] == 0.02
+    assert found["steps"] < later["steps"]
+    assert not loope.report(loope.load(tmp_path / "vit_tiny_patch16_224-rope_axial.safetensors")).keep_own
+    assert list(transfer.hand_over("rope_axial", [0.01], pixels, pixels[:2], tmp_path)) == []
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_attention_is_that_of_the_fused_kernel(masked):
+    q, k, v = torch.randn(3, 2, 3, 7, 8, generator=torch.Generator().manual_seed(0))
+    mask = torch.arange(49.0).reshape(7, 7).sin() if masked else None
+    expected = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    torch.testing.assert_close(transfer.attention(q, k, v, attn_mask=mask), expected)
 
 
 def test_a_later_time_goes_on_from_before_the_fall_of_the_learning_rate(monkeypatch):
