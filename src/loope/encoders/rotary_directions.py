@@ -108,9 +108,10 @@ class RopeGolden(WaveRotary):
 class RopeSpiral(WaveRotary):
     """Axial rotary in several frames: uniform directions, with frequencies dealt out to them in turn.
 
-    The frequencies are those of `rope_axial`. Frequency i turns two pairs, along the direction (i mod K/2) pi / K and
-    at a right angle to it, so the K directions k pi / K have distinct frequencies, except for those at right angles.
-    Dealing frequencies out one by one is ours. Nothing is clamped, where the authors' code clamps at the corners.
+    The frequencies are those of `rope_axial`. Frequency i turns two pairs, along the direction (floor(i / 2) mod K/2)
+    pi / K and at a right angle to it, so the K directions k pi / K have distinct frequencies, except for those at right
+    angles. Heads of fewer than 4 K channels have fewer directions. Nothing is clamped, where the authors' code clamps
+    at the corners.
 
     Args:
         dim: width D of the tokens; each head's part a multiple of 4.
@@ -157,7 +158,8 @@ class RopeSpiral(WaveRotary):
 
     def _vectors(self) -> Tensor:
         count = self.pairs // 2
-        frames = torch.arange(count, dtype=torch.float64) % (self.directions // 2) * (torch.pi / self.directions)
+        twos = torch.arange(count, dtype=torch.float64) // 2
+        frames = twos % (self.directions // 2) * (torch.pi / self.directions)
         frequencies = bands(count, self.temperature)
         return torch.cat((along(frames, frequencies), along(frames + torch.pi / 2, frequencies)))[None]
 
