@@ -77,8 +77,8 @@ class RopeGolden(WaveRotary):
 
     Pair number n, counted through all heads, has the direction n pi (sqrt(5) - 1) / 2. Frequencies are the same in
     every head, geometric from 1 / temperature to 1 radian a cell. Xiong measures coordinates in halves of the image;
-    here they are cells, as for the other rotary encoders. vit-pytorch has directions for any number of dimensions
-    instead, from another sequence.
+    here they are cells, as for the other rotary encoders. vit-pytorch has the same frequencies, and Xiong's directions
+    for any number of dimensions, which come from another sequence.
 
     Args:
         dim: width D of the tokens; each head's part a multiple of 4.
@@ -169,7 +169,8 @@ class RopeSimplex(WaveRotary):
     """Three wave vectors at 120 degrees for each of several frequencies, so that no axis is special.
 
     The scores of equal vectors do not change when positions are turned by 60 degrees, and near a point they fall alike
-    in all directions. Frequencies are geometric; pairs that remain after whole threes do not turn.
+    in all directions. Frequencies are geometric; pairs that remain after whole threes do not turn. All heads have the
+    same vectors, where nD-RoPE turns those of each head and block by a random angle.
 
     Args:
         dim: width D of the tokens; each head's part a multiple of 4, at least 8.
