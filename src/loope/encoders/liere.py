@@ -40,6 +40,7 @@ class Liere(Refinable):
 
     paper = "Ostmeier et al., 2024"
     reads_content = False
+    no_onnx = "baked: no matrix exponential"
 
     def __init__(
         self,
