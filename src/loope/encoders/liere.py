@@ -128,14 +128,15 @@ def exponential(matrices: Tensor, largest: Tensor) -> Tensor:
     They are scaled down, put into the series, and squared. torch's function is as exact, but takes several times as
     long with its gradient. Compilers use it, since they cannot choose the number of squarings by a value.
     """
-    if torch.compiler.is_compiling() or torch.jit.is_tracing() or matrices.is_meta:
+    tracing = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+    if torch.compiler.is_compiling() or tracing or matrices.is_meta:
         made: Tensor = torch.linalg.matrix_exp(matrices)
         return made
     enough = (math.factorial(9) * torch.finfo(matrices.dtype).eps) ** (1 / 9)  # the ninth term is rounded away
     squarings = int(torch.frexp(largest / enough).exponent.clamp(0, 100))
     # Twenty such tensors would be kept for the gradient: make them again.
-    made = checkpoint(_series, matrices, squarings, use_reentrant=False, preserve_rng_state=False)
-    return made
+    series: Tensor = checkpoint(_series, matrices, squarings, use_reentrant=False, preserve_rng_state=False)
+    return series
 
 
 def _series(matrices: Tensor, squarings: int) -> Tensor:
@@ -146,7 +147,7 @@ def _series(matrices: Tensor, squarings: int) -> Tensor:
         second = first @ first
         third = second @ first
         inner = one / 720 + first / 5040 + second / 40320
-        made = one + first + second / 2 + third @ (one / 6 + first / 24 + second / 120 + third @ inner)
+        made: Tensor = one + first + second / 2 + third @ (one / 6 + first / 24 + second / 120 + third @ inner)
         for _ in range(squarings):
             made = made @ made
     return made
