@@ -5,6 +5,7 @@ import torch
 
 import loope
 from loope import Positions
+from loope.encoders.liere import exponential
 
 GRID, DIM, HEADS, DEPTH = (3, 4), 48, 3, 2
 WIDTH = DIM // HEADS
@@ -34,6 +35,37 @@ def test_it_is_the_exponential_of_a_combination_of_skew_matrices(block, size):
                 term = term @ (y * rows + x * columns) / order
                 matrix = matrix + term
             torch.testing.assert_close(ours[:, head, cell], q[:, head, cell] @ matrix.T)
+
+
+@pytest.mark.parametrize("norm", [0.0, 1e-3, 0.5, 3.0, 40.0, 500.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_exponentials_and_their_gradients_are_torchs(norm, dtype):
+    values = torch.randn(5, 6, 6, dtype=dtype, generator=torch.Generator().manual_seed(1))
+    skew = values - values.mT
+    skew = (norm * skew / skew.abs().sum(-1).amax()).requires_grad_()
+    weights = torch.randn(5, 6, 6, dtype=dtype, generator=torch.Generator().manual_seed(2))
+    theirs = torch.linalg.matrix_exp(skew)
+    with torch.autocast("cpu", torch.bfloat16):
+        ours = exponential(skew, skew.detach().abs().sum(-1).amax())
+    tolerance = {"rtol": 0, "atol": 20 * torch.finfo(dtype).eps * max(1, norm)}
+    torch.testing.assert_close(ours, theirs, **tolerance)
+    gradients = [torch.autograd.grad((each * weights).sum(), skew)[0] for each in (ours, theirs)]
+    torch.testing.assert_close(*gradients, rtol=0, atol=20 * tolerance["atol"])
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_what_is_not_finite_stays_so(value):
+    encoder = make()
+    with torch.no_grad():
+        encoder.generators[0] = value
+    assert bool(encoder.rotate(queries(), queries(), GRID, 0)[0].isnan().all())
+
+
+def test_the_gradient_keeps_no_more_than_the_matrices():
+    encoder, kept = make(), set()
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.add(x.data_ptr()) or x, lambda x: x):
+        encoder.rotations(GRID, 0)
+    assert len(kept) < 10
 
 
 @pytest.mark.parametrize("block", [8, None])

@@ -98,7 +98,8 @@ def slow_lookhere(query, key, direction, fov, slope):
     distance = math.dist(query, key)
     if distance and direction is not None:
         angle = math.degrees(math.atan2(query[0] - key[0], key[1] - query[1]))
-        turned = abs((angle - ANGLES[direction] + 180) % 360 - 180)
+        centre = ANGLES[direction] + (22.5 if fov == 45 else 0)
+        turned = abs((angle - centre + 180) % 360 - 180)
         if turned > fov / 2 + 1e-3:
             return -math.inf
     return -slope * distance
@@ -109,9 +110,10 @@ class TestLookHere:
     @pytest.mark.parametrize(
         ("heads", "directions", "slopes"),
         [
-            (12, [*COMPASS, None, None, None, None], [*[1] * 8, 1, 1 / 2, 1 / 4, 1 / 8]),
-            (3, ["right", "left", None], [1, 1, 1]),
-            (1, [None], [1]),
+            (12, [*COMPASS, None, None, None, None], [*[1] * 8, 1 / 2, 1 / 8, 1 / 32, 1 / 128]),
+            (6, [*COMPASS[:4], None, None], [*[1] * 4, 1 / 2, 1 / 8]),
+            (3, ["right", "left", None], [1, 1, 1 / 2]),
+            (1, [None], [1 / 2]),
         ],
     )
     def test_against_the_definition(self, heads, directions, slopes, fov):
@@ -126,19 +128,48 @@ class TestLookHere:
                     ]
                     assert ours[0, :, i, j].tolist() == pytest.approx(slow, abs=1e-9)
 
-    def test_eight_heads_of_45_degrees_see_each_patch_once(self):
+    @pytest.mark.parametrize("fov", [180, 90, 45])
+    def test_fields_of_view_are_the_published_ones(self, fov):
+        """The paper's eight views of a fov, as comparisons of how far up and right a key is."""
+        grid = (5, 7)
+        points = torch.tensor(cells(grid))
+        up = points[:, None, 0] - points[:, 0]
+        right = points[:, 1] - points[:, None, 1]
+        halves = {"up": up >= 0, "down": up <= 0, "left": right <= 0, "right": right >= 0}
+        quarters = {"up": up >= right.abs(), "down": -up >= right.abs()}
+        quarters |= {"left": -right >= up.abs(), "right": right >= up.abs()}
+        corners = [(one, other) for one in ("up", "down") for other in ("left", "right")]
+        if fov == 180:
+            expected = [*halves.values(), *(quarters[one] | quarters[other] for one, other in corners)]
+        elif fov == 90:
+            expected = [*quarters.values(), *(halves[one] & halves[other] for one, other in corners)]
+        else:  # each quarter cut in two
+            expected = [quarters[a] & halves[b] for corner in corners for a, b in (corner, corner[::-1])]
+        views = bias_of(make("lookhere", 12, grid, fov=fov), 0)[0, :8].isfinite()
+        found = {tuple(view.flatten().tolist()) for view in views}
+        assert found == {tuple(view.flatten().tolist()) for view in expected}
+        assert len(found) == 8
+
+    def test_eight_heads_of_45_degrees_see_each_patch_once_and_twice_where_they_meet(self):
         views = bias_of(make("lookhere", 12, fov=45), 0)[0, :8].isfinite().sum(0)
-        assert (views[~torch.eye(24, dtype=torch.bool)] == 1).all()
-        assert (views.diagonal() == 8).all()
+        points = torch.tensor(cells(GRID))
+        down, right = (points[:, None] - points).abs().unbind(-1)
+        meet = (down == 0) | (right == 0) | (down == right)
+        assert (views == torch.where(meet, 2, 1) + 6 * torch.eye(24, dtype=torch.int64)).all()
 
     def test_two_heads_of_180_degrees_see_everything(self):
         assert bias_of(make("lookhere", 3, fov=180), 0)[0, :2].isfinite().any(0).all()
 
-    def test_more_than_eight_directed_heads_begin_again(self):
+    def test_more_than_eight_directed_heads_begin_again_at_half_the_slope(self):
         views = bias_of(make("lookhere", 16), 0)[0]
-        assert torch.equal(views[0], views[8])
-        assert torch.equal(views[1], views[9])
+        assert torch.equal(views[0], 2 * views[8])
+        assert torch.equal(views[1], 2 * views[9])
         assert views[10].isfinite().all()
+
+    def test_more_than_four_undirected_heads_share_four_slopes(self):
+        next_patch = bias_of(make("lookhere", 8, directed=0, depth=1), 0)[0, :, 0, 1]
+        slopes = [1 / 2, 1 / 2, 1 / 8, 1 / 8, 1 / 32, 1 / 32, 1 / 128, 1 / 128]
+        assert next_patch.tolist() == pytest.approx([-1.5 * slope for slope in slopes])
 
     @pytest.mark.parametrize("kind", POSITIONS)
     @pytest.mark.parametrize("prefix", [0, 2])

@@ -77,18 +77,29 @@ def test_golden_directions_are_spread_evenly():
 
 @pytest.mark.parametrize("directions", [2, 4, 6])
 def test_spiral_is_its_formula(directions):
-    encoder = make("rope_spiral", directions=directions).double()
-    ours, count = encoder.angles(GRID, 0), WIDTH // 4
-    used = {}
-    for pair in range(2 * count):
-        frequency = 100 ** (-(pair % count) / count)
-        direction = (pair % count) % (directions // 2) * math.pi / directions + (math.pi / 2 if pair >= count else 0)
-        used.setdefault(round(direction, 6), set()).add(frequency)
-        slow = [frequency * (math.cos(direction) * x + math.sin(direction) * y) for y, x in CELLS]
-        assert ours[0, 0, :, pair].tolist() == pytest.approx(slow)
-    assert len(used) == directions
-    first = [used[round(k * math.pi / directions, 6)] for k in range(directions // 2)]
-    assert len(set().union(*first)) == sum(map(len, first)), "directions within a right angle share a frequency"
+    """Eq. 8 to 13 of the paper: direction k has frequencies 2k, 2k + 1, 2k + K, 2k + K + 1, ... and so has k + K/2."""
+    width = 48
+    encoder = make("rope_spiral", directions=directions, dim=width * HEADS).double()
+    ours, count, seen = encoder.angles(GRID, 0), width // 4, 0
+    for k in range(directions):
+        phi, second_half = k * math.pi / directions, k >= directions // 2
+        for start in range(2 * (k % (directions // 2)), count, directions):
+            for number in (start, start + 1):
+                frequency = 100 ** (-number / count)
+                slow = [frequency * (math.cos(phi) * x + math.sin(phi) * y) for y, x in CELLS]
+                assert ours[0, 0, :, number + second_half * count].tolist() == pytest.approx(slow)
+                seen += 1
+    assert seen == 2 * count
+
+
+def test_spiral_deals_out_frequencies_as_in_the_papers_example():
+    """With K = 4 and d = 32: frequencies 0, 1, 4, 5 along 0 and 90 degrees, 2, 3, 6, 7 along 45 and 135."""
+    vectors = make("rope_spiral", dim=32 * HEADS)._vectors()[0]
+    for half, (first, second) in enumerate(((0, 45), (90, 135))):
+        for number, wave in enumerate(vectors[8 * half : 8 * half + 8]):
+            degrees = math.degrees(math.atan2(wave[0], wave[1]))
+            assert degrees == pytest.approx(first if number in (0, 1, 4, 5) else second, abs=1e-9)
+            assert float(wave.norm()) == pytest.approx(100 ** (-number / 8))
 
 
 def test_two_directions_are_the_axes():

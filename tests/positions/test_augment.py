@@ -17,6 +17,7 @@ from loope.positions.augment import Augmentation, as_augmentation
 GRID, DIM, HEADS = (4, 6), 48, 3
 FUZZY = [name for name in loope.list_encoders() if "fuzzy" in inspect.signature(encoder_class(name)).parameters]
 every_fuzzy = pytest.mark.parametrize("name", FUZZY)
+AUGMENTED = [name for name in loope.list_encoders() if "augment" in inspect.signature(encoder_class(name)).parameters]
 
 
 def make(name, **options):
@@ -128,6 +129,23 @@ def test_fuzzy_positions_are_jittered_ones_while_training(name):
     points = Positions.grid(*GRID).coordinates.double()
     jittered = Positions.grid(*GRID)._replace(moved=points).jitter(amount=0.5)
     assert torch.equal(ours, outputs(plain, positions=jittered))
+    assert not torch.allclose(ours, outputs(plain))
+    assert not torch.equal(ours, outputs(encoder))  # another draw
+    assert torch.equal(outputs(encoder.eval()), outputs(plain))
+
+
+def test_the_documented_encoders_are_augmented():
+    assert [name for name in FUZZY if name not in ("learned", "sincos2d", "factorized")] == AUGMENTED
+
+
+@pytest.mark.parametrize("name", AUGMENTED)
+def test_augmented_encoders_read_moved_positions_while_training(name):
+    moves = {"shift": 0.3, "jitter": 1.5, "rescale": 2.0}
+    encoder, plain = make(name, augment=moves).train(), make(name).eval()
+    torch.manual_seed(3)
+    ours = outputs(encoder)
+    there = moved(Augmentation(**moves), Positions.grid(*GRID), seed=3)
+    assert torch.equal(ours, outputs(plain, positions=Positions.at(there[0], GRID)))
     assert not torch.allclose(ours, outputs(plain))
     assert not torch.equal(ours, outputs(encoder))  # another draw
     assert torch.equal(outputs(encoder.eval()), outputs(plain))

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import loope
+from loope.encoders import encoder_class
 from tests.surgery.matrix import every_encoder, every_model
 from tests.surgery.models import images, make, make_attached, predict
 
@@ -46,7 +47,7 @@ def test_compile(name, encoder):
 @pytest.mark.filterwarnings("ignore")  # the exporter's and onnxscript's own
 def test_export_and_onnx_with_a_dynamic_batch(name, encoder):
     model = make_attached(name, encoder)
-    if encoder == "liere":  # ONNX has no matrix exponential
+    if encoder_class(encoder).no_onnx:
         loope.bake(model, images(model).shape[-1])
     argument = "pixel_values" if name.startswith("HF") else "x"
     batch = torch.export.Dim("batch", min=1, max=64)
@@ -62,6 +63,16 @@ def test_export_and_onnx_with_a_dynamic_batch(name, encoder):
         torch.testing.assert_close(out, expected, atol=1e-4, rtol=1e-4)
         (out, *_) = session.run(None, {argument: pixels.numpy()})
         np.testing.assert_allclose(out, expected.numpy(), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("encoder", [name for name in loope.list_encoders() if encoder_class(name).no_onnx])
+@pytest.mark.filterwarnings("ignore")
+def test_onnx_cannot_take_what_the_table_of_encoders_excludes(encoder):
+    model = make_attached("ViT", encoder)
+    with torch.no_grad():
+        program = torch.export.export(model, (images(model),))
+    with pytest.raises(torch.onnx.errors.OnnxExporterError):
+        onnx_session(program, optimize=False)
 
 
 @pytest.mark.parametrize("basis", ["orthogonal", "svd", "commuting"])

@@ -54,7 +54,7 @@ class PositionalEncoder(nn.Module):
     imitates: ClassVar[bool] = True
     # What happens at another size, if it is not found by trying: see `loope.encoders.describe`.
     at_other_sizes: ClassVar[str] = ""
-    # Why models with the encoder cannot be exported to ONNX; empty if they can.
+    # Why models with the encoder cannot be exported to ONNX, or not as they are; empty if they can.
     no_onnx: ClassVar[str] = ""
     # What moves positions at random while training; see `_augment_by`.
     augmentation: Augmentation | None = None

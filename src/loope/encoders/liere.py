@@ -4,6 +4,7 @@ import math
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from loope.core.errors import require_multiple
 from loope.core.grid import Grid, GridLike, as_size
@@ -40,6 +41,7 @@ class Liere(Refinable):
 
     paper = "Ostmeier et al., 2024"
     reads_content = False
+    no_onnx = "baked: no matrix exponential"
 
     def __init__(
         self,
@@ -78,8 +80,9 @@ class Liere(Refinable):
         values = values if strength is None else values * strength
         rows, columns = (values - values.mT)[:, :, None]  # (heads, 1, d/b, b, b) each
         row, column = points[:, None, :, :, None, None, None].unbind(3)  # (1 or B, 1, N, 1, 1, 1) each
-        made: Tensor = torch.linalg.matrix_exp(row * rows + column * columns)
-        return made
+        # Within the image a number for the parameters alone, so that a patch gets the same whatever the others.
+        largest = (rows.abs() + columns.abs()).sum(-1).amax() * points.abs().amax().clamp(min=1)
+        return exponential(row * rows + column * columns, largest.detach())
 
     def rotate(self, q: Tensor, k: Tensor, positions: Positions, layer: int) -> tuple[Tensor, Tensor]:
         """Rotate queries and keys by their positions."""
@@ -117,6 +120,37 @@ class Liere(Refinable):
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, heads={self.heads}, block={self.block}"
+
+
+def exponential(matrices: Tensor, largest: Tensor) -> Tensor:
+    """Return the exponentials of matrices `(..., b, b)` whose norms are at most `largest`.
+
+    They are scaled down, put into the series, and squared. torch's function is as exact, but takes several times as
+    long with its gradient. Compilers use it, since they cannot choose the number of squarings by a value.
+    """
+    tracing = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+    if torch.compiler.is_compiling() or tracing or matrices.is_meta:
+        made: Tensor = torch.linalg.matrix_exp(matrices)
+        return made
+    enough = (math.factorial(9) * torch.finfo(matrices.dtype).eps) ** (1 / 9)  # the ninth term is rounded away
+    squarings = int(torch.frexp(largest / enough).exponent.clamp(0, 100))
+    # Twenty such tensors would be kept for the gradient: make them again.
+    series: Tensor = checkpoint(_series, matrices, squarings, use_reentrant=False, preserve_rng_state=False)
+    return series
+
+
+def _series(matrices: Tensor, squarings: int) -> Tensor:
+    """Return the series of the exponential up to the eighth power of the scaled matrices, squared."""
+    with torch.autocast(matrices.device.type, enabled=False):
+        one = torch.eye(matrices.shape[-1], dtype=matrices.dtype, device=matrices.device)
+        first = matrices / 2**squarings
+        second = first @ first
+        third = second @ first
+        inner = one / 720 + first / 5040 + second / 40320
+        made: Tensor = one + first + second / 2 + third @ (one / 6 + first / 24 + second / 120 + third @ inner)
+        for _ in range(squarings):
+            made = made @ made
+    return made
 
 
 def turn_blocks(x: Tensor, rotations: Tensor) -> Tensor:

@@ -14,7 +14,9 @@ from loope.positions import Positions, PositionsLike, as_positions
 
 # Right, left, up, down, then the diagonals. Opposite directions are neighbours, so that pairs of heads are balanced.
 DIRECTIONS = (0, 180, 90, 270, 45, 225, 135, 315)
+HALVED = 45  # degrees: fields of view of this size are halves of those of 90 degrees, so that they meet on the axes
 FIRST, LAST = 1.5, 0.5  # slopes of the first and the last block
+UNDIRECTED = 4  # slopes of heads that are not directed
 EDGE = 1e-6  # cells at the edge of a field of view are inside, whatever the rounding
 
 
@@ -23,18 +25,20 @@ class LookHere(PairBias):
     """Minus slope times distance within a head's field of view, -inf outside; some heads see in all directions.
 
     The bias is -slope s_layer s_head distance, with the Euclidean distance in cells. s_layer decreases linearly from
-    1.5 in the first block to 0.5 in the last; s_head is 1 for directed heads, and 1, 1/2, 1/4, ... for the others. A
-    patch always sees itself, and class and register tokens see and are seen by all.
+    1.5 in the first block to 0.5 in the last; s_head is 1 for directed heads, and 1/2, 1/8, 1/32, 1/128 for the
+    others. A patch always sees itself, and class and register tokens see and are seen by all.
 
     Of 12 heads, 8 are directed, each in another direction, and 4 are not. For other numbers the rule is ours: two in
-    three are directed, in pairs that look in opposite directions, and more than eight begin again.
+    three are directed, in pairs that look in opposite directions. More than eight begin again, at half the slope. More
+    than four that are not directed share the four slopes.
 
     Args:
         dim: width D of the tokens.
         grid: (height, width) of the grid.
         heads: attention heads.
         depth: blocks of the model.
-        fov: field of view of directed heads in degrees; the paper has 180, 90 and 45.
+        fov: field of view of directed heads in degrees; the paper has 180, 90 and 45. Those of 45 degrees are halves
+            of those of 90 degrees, to both sides of the axes.
         directed: number of directed heads; by default two in three.
         slope: slope for all blocks and heads.
     """
@@ -117,11 +121,14 @@ class LookHere(PairBias):
     def _heads(self) -> list[tuple[float, float, float, float]]:
         """Return slope, direction (down, right) and cosine of half the field of view of each head."""
         found = []
+        half = math.cos(math.radians(self.fov / 2))
+        turned = self.fov / 2 if self.fov == HALVED else 0.0
         for head in range(self.directed):
-            angle = math.radians(DIRECTIONS[head % len(DIRECTIONS)])
-            half = math.cos(math.radians(self.fov / 2))
-            found.append((self.slope, -math.sin(angle), math.cos(angle), half))
-        everywhere = [(self.slope * 2.0**-order, 0.0, 1.0, -1.0) for order in range(self.heads - self.directed)]
+            turn, number = divmod(head, len(DIRECTIONS))
+            angle = math.radians(DIRECTIONS[number] + turned)
+            found.append((self.slope / 2**turn, -math.sin(angle), math.cos(angle), half))
+        alike = -(-(self.heads - self.directed) // UNDIRECTED)  # heads with the same slope
+        everywhere = [(self.slope / 2 / 4 ** (n // alike), 0.0, 1.0, -1.0) for n in range(self.heads - self.directed)]
         return [*found, *everywhere]
 
     def _layer_slope(self, layer: int) -> float:

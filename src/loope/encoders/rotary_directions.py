@@ -77,8 +77,8 @@ class RopeGolden(WaveRotary):
 
     Pair number n, counted through all heads, has the direction n pi (sqrt(5) - 1) / 2. Frequencies are the same in
     every head, geometric from 1 / temperature to 1 radian a cell. Xiong measures coordinates in halves of the image;
-    here they are cells, as for the other rotary encoders. vit-pytorch has directions for any number of dimensions
-    instead, from another sequence.
+    here they are cells, as for the other rotary encoders. vit-pytorch has the same frequencies, and Xiong's directions
+    for any number of dimensions, which come from another sequence.
 
     Args:
         dim: width D of the tokens; each head's part a multiple of 4.
@@ -108,9 +108,10 @@ class RopeGolden(WaveRotary):
 class RopeSpiral(WaveRotary):
     """Axial rotary in several frames: uniform directions, with frequencies dealt out to them in turn.
 
-    The frequencies are those of `rope_axial`. Frequency i turns two pairs, along the direction (i mod K/2) pi / K and
-    at a right angle to it, so the K directions k pi / K have distinct frequencies, except for those at right angles.
-    Dealing frequencies out one by one is ours. Nothing is clamped, where the authors' code clamps at the corners.
+    The frequencies are those of `rope_axial`. Frequency i turns two pairs, along the direction (floor(i / 2) mod K/2)
+    pi / K and at a right angle to it, so the K directions k pi / K have distinct frequencies, except for those at right
+    angles. Heads of fewer than 4 K channels have fewer directions. Nothing is clamped, where the authors' code clamps
+    at the corners.
 
     Args:
         dim: width D of the tokens; each head's part a multiple of 4.
@@ -157,7 +158,8 @@ class RopeSpiral(WaveRotary):
 
     def _vectors(self) -> Tensor:
         count = self.pairs // 2
-        frames = torch.arange(count, dtype=torch.float64) % (self.directions // 2) * (torch.pi / self.directions)
+        twos = torch.arange(count, dtype=torch.float64) // 2
+        frames = twos % (self.directions // 2) * (torch.pi / self.directions)
         frequencies = bands(count, self.temperature)
         return torch.cat((along(frames, frequencies), along(frames + torch.pi / 2, frequencies)))[None]
 
@@ -167,7 +169,8 @@ class RopeSimplex(WaveRotary):
     """Three wave vectors at 120 degrees for each of several frequencies, so that no axis is special.
 
     The scores of equal vectors do not change when positions are turned by 60 degrees, and near a point they fall alike
-    in all directions. Frequencies are geometric; pairs that remain after whole threes do not turn.
+    in all directions. Frequencies are geometric; pairs that remain after whole threes do not turn. All heads have the
+    same vectors, where nD-RoPE turns those of each head and block by a random angle.
 
     Args:
         dim: width D of the tokens; each head's part a multiple of 4, at least 8.

@@ -1,4 +1,4 @@
-"""The contract of rotary encoders with each of their options."""
+"""The contract of encoders with each of their options, besides the defaults."""
 
 import inspect
 
@@ -23,13 +23,45 @@ OPTIONS = [
     {"basis": "commuting", "layout": "half"},
     {"basis": "commuting", "layout": "interleaved"},
 ]
+OTHERS = [
+    ("as2drope", {"scaling": "height", "base": 5}),
+    ("rope_spiral", {"directions": 2}),
+    ("liere", {"block": None}),
+    ("lookhere", {"fov": 45, "directed": 3, "slope": 0.5}),
+    ("rel_pos_mlp", {"base": (4, 2), "hidden": 8}),
+    ("fire2d", {"scale": 1.0, "threshold": 2.0, "hidden": 8}),
+    ("pape", {"parabolas": 2}),
+    ("factorized", {"coordinates": "absolute"}),
+]
+ROTARY = [name for name in loope.list_encoders() if hasattr(encoder_class(name), "angles")]
 PAIRS = [
-    pytest.param(name, options, id=f"{name}-{'-'.join(map(str, options.values()))}")
-    for name in ("rope_axial", "rope_mixed", "rope_golden", "rope_dinov3")  # the others share their code
+    (name, options)
+    for name in ROTARY
     for options in OPTIONS
     if options.keys() <= inspect.signature(encoder_class(name)).parameters.keys()
 ]
-every_pair = pytest.mark.parametrize(("name", "options"), PAIRS)
+# Compilers see the same code in the others.
+COMPILED = [pair for pair in PAIRS if pair[0] in ("rope_axial", "rope_mixed", "rope_golden", "rope_dinov3")]
+
+
+def parametrized(pairs):
+    return pytest.mark.parametrize(
+        ("name", "options"),
+        [pytest.param(name, each, id=f"{name}-{'-'.join(map(str, each.values()))}") for name, each in pairs],
+    )
+
+
+every_pair = parametrized([*PAIRS, *OTHERS])
+every_rotary_pair = parametrized(PAIRS)
+every_compiled_pair = parametrized([*COMPILED, *OTHERS])
+
+
+def test_which_rotary_encoders_take_which_options():
+    """Those that scale coordinates to every image have nothing to extrapolate."""
+    taken = {name: set(inspect.signature(encoder_class(name)).parameters) for name in ROTARY}
+    for name, options in taken.items():
+        assert {"layout", "augment", "fuzzy", "basis", "refine"} <= options, name
+        assert ("extrapolate" in options) == (name not in ("as2drope", "rope_dinov3")), name
 
 
 def moved(name, options, grid=(3, 4)):
@@ -71,16 +103,24 @@ def test_taking_patches_is_gathering_from_the_whole(name, options):
     index = torch.stack([torch.randperm(12)[:7] for _ in range(len(given.q))])
     rows = torch.arange(len(given.q))[:, None]
 
-    def taken(values):
-        return values.transpose(1, 2)[rows, index].transpose(1, 2)
+    def taken(values, axis=2):
+        return values.expand(len(rows), *values.shape[1:]).movedim(axis, 1)[rows, index].movedim(1, axis)
 
-    whole = encoder.rotate(given.q, given.k, Positions.grid(3, 4), 1)
-    some = encoder.rotate(taken(given.q), taken(given.k), Positions.grid(3, 4).take(index), 1)
-    for all_of_them, ours in zip(whole, some, strict=True):
-        torch.testing.assert_close(ours, taken(all_of_them), rtol=1e-12, atol=1e-12)
+    some, whole = Positions.grid(3, 4).take(index), Positions.grid(3, 4)
+    pairs = []
+    if "embed" in encoder.hooks():
+        pairs.append((encoder.embed(None, some), taken(encoder.embed(None, whole), 1)))
+    if "rotate" in encoder.hooks():
+        ours = encoder.rotate(taken(given.q), taken(given.k), some, 1)
+        pairs += zip(ours, map(taken, encoder.rotate(given.q, given.k, whole, 1)), strict=True)
+    if "bias" in encoder.hooks():
+        dense = taken(taken(encoder.bias(given.q, whole, 1)), 3)
+        pairs.append((encoder.bias(taken(given.q), some, 1), dense))
+    for ours, expected in pairs:
+        torch.testing.assert_close(ours, expected, rtol=1e-12, atol=1e-12)
 
 
-@every_pair
+@every_rotary_pair
 def test_strength_goes_from_nothing_to_everything(name, options):
     encoder, given = moved(name, options), inputs((3, 4))
     place = as_positions((3, 4))
@@ -90,7 +130,7 @@ def test_strength_goes_from_nothing_to_everything(name, options):
             torch.testing.assert_close(one, other, rtol=0, atol=0 if strength == 0 else 1e-5)
 
 
-@every_pair
+@every_rotary_pair
 def test_similarity_is_what_equal_vectors_score_on_average(name, options):
     """The mean over random vectors x of (R_i x)(R_j x), over that of x x after the encoder's transform."""
     encoder = moved(name, options).double()
@@ -105,7 +145,7 @@ def test_similarity_is_what_equal_vectors_score_on_average(name, options):
     torch.testing.assert_close(loope.encoder_similarity(encoder), expected, rtol=0, atol=1e-9)
 
 
-@every_pair
+@every_compiled_pair
 def test_compiles_without_graph_breaks(name, options):
     torch._dynamo.reset()
     encoder, given = moved(name, options), inputs((3, 4))
@@ -113,7 +153,7 @@ def test_compiles_without_graph_breaks(name, options):
     assert_same(compiled(*given), hook_outputs(encoder, given))
 
 
-@every_pair
+@every_compiled_pair
 def test_exports(name, options):
     encoder = moved(name, options)
     program = torch.export.export(Called(encoder), tuple(inputs((3, 4))))
