@@ -128,10 +128,7 @@ def test_a_hybrid_is_refused():
         loope.attach(model, "learned")
 
 
-YOLOS = {**VIT, "image_size": [SIDE, SIDE], "num_detection_tokens": 2}
 REFUSED = {
-    "YOLOS": (lambda: hf.YolosModel(hf.YolosConfig(**YOLOS)), "detection tokens"),
-    "YOLOS, head": (lambda: hf.YolosForObjectDetection(hf.YolosConfig(**YOLOS)), "detection tokens"),
     "VideoMAE": (lambda: hf.VideoMAEModel(hf.VideoMAEConfig(**VIT, num_frames=2)), "video"),
     "Pixtral": (lambda: hf.PixtralVisionModel(hf.PixtralVisionConfig(**VIT)), "packs"),
     "Qwen2-VL": (

@@ -19,6 +19,7 @@ TEXT = {
 }  # fmt: skip
 TWO = {"out_features": ["stage1", "stage2"]}
 BIAS, SHARED = {"use_relative_position_bias": True}, {"use_shared_relative_position_bias": True}
+YOLOS = {**VIT, "image_size": [SIDE, SIDE], "num_detection_tokens": 3}
 TABLE = {"use_absolute_position_embeddings": True}
 
 
@@ -90,6 +91,8 @@ CORES: dict[str, Callable[[], nn.Module]] = {
         hf.InternVLVisionConfig(**{**VIT, "image_size": [SIDE, SIDE], "patch_size": [PATCH, PATCH]}, use_qk_norm=True)
     ),
     "DPT": lambda: hf.DPTModel(hf.DPTConfig(**VIT, backbone_out_indices=[0, 1])),
+    "YOLOS": lambda: hf.YolosModel(hf.YolosConfig(**YOLOS, use_mid_position_embeddings=False)),
+    "YOLOS, tables in blocks": lambda: hf.YolosModel(hf.YolosConfig(**YOLOS)),
 }
 # What contains one: heads, backbones, models of images and texts.
 HEADS: dict[str, Callable[[], nn.Module]] = {
@@ -160,6 +163,7 @@ HEADS: dict[str, Callable[[], nn.Module]] = {
         )
     ),
     "DepthAnythingForDepthEstimation": depth_anything,
+    "YolosForObjectDetection": lambda: hf.YolosForObjectDetection(hf.YolosConfig(**YOLOS, num_labels=5)),
     "UperNetForSemanticSegmentation": upernet,
     "TimmWrapperModel": lambda: timm_wrapper(hf.TimmWrapperModel),
     "TimmWrapperForImageClassification": lambda: timm_wrapper(hf.TimmWrapperForImageClassification),

@@ -108,7 +108,7 @@ class Attachment(nn.Module):
         return tokens
 
     def add_to_prefix(self, number: int, prefix: Tensor) -> Tensor:
-        """Add the learned vectors to the prefix tokens `(B, P, D)`."""
+        """Add the learned vectors to the tokens before and after the patches `(B, P + S, D)`."""
         return prefix + self._scaled(self.prefixes[self.branches[number].name])
 
     def mix(self, number: int, patches: Tensor, positions: Sequence[Positions], layer: int) -> Tensor:
@@ -120,8 +120,9 @@ class Attachment(nn.Module):
         return patches
 
     def bias(self, number: int, q: Tensor, positions: Sequence[Positions], layer: int) -> Tensor:
-        """Return the sum of the biases, prefix tokens included, for queries `(B, heads, N, d)` of patches."""
-        prefix = self.branches[number].prefix
+        """Return the sum of the biases, other tokens included, for queries `(B, heads, N, d)` of patches."""
+        branch = self.branches[number]
+        prefix = branch.others  # encoders expect all other tokens before the patches
         biases = []
         for encoder, place in self._with("bias", number, positions):
             if self.strength is None:
@@ -132,7 +133,7 @@ class Attachment(nn.Module):
             hidden = torch.log1p(-self.strength).to(bias.dtype)
             scaled = mask(torch.where(bias.isneginf(), hidden, bias * self.strength), place)
             biases.append(pad_prefix(scaled, place, prefix))
-        return sum(biases[1:], start=biases[0])
+        return branch.move_suffix(sum(biases[1:], start=biases[0]))
 
     def rotate(
         self, number: int, q: Tensor, k: Tensor, positions: Sequence[Positions], layer: int

@@ -6,6 +6,7 @@ import copy
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -15,6 +16,7 @@ from torch.nn import functional as F
 from loope.core.errors import LoopeError, require
 from loope.core.grid import as_positive, as_size
 from loope.surgery.adapters.base import adapter_for
+from loope.surgery.adapters.branch import Branch
 from loope.surgery.attach import detach
 from loope.surgery.find import sole_attachment
 from loope.surgery.hooks import tokens_of
@@ -245,10 +247,14 @@ def _watched(model: nn.Module, depths: Sequence[float]) -> Iterator[list[Tensor]
     """Collect the tokens after some of the blocks of every branch in one forward pass."""
     seen: list[Tensor] = []
     hooks = []
+
+    def watch(branch: Branch, module: nn.Module, args: Any, made: Any) -> None:
+        seen.append(tokens_of(branch, made))
+
     for branch in adapter_for(model).branches():
         for depth in depths:
             block = branch.blocks[max(1, round(depth * len(branch.blocks))) - 1]
-            hooks.append(block.register_forward_hook(lambda module, args, made: seen.append(tokens_of(made))))
+            hooks.append(block.register_forward_hook(partial(watch, branch)))
     try:
         yield seen
     finally:

@@ -60,7 +60,10 @@ class HuggingFaceAdapter(BuiltByTransformers):
         blocks = list(self._part(family.blocks))
         side, own_size = square(config.patch_size), self.own_size()
         table = None if family.table is None else self._slot(family.table)
-        counts = [sum(_tokens(self._part(path)) for path in paths) for paths in (family.prefix, family.registers)]
+        first, registers, suffix = (
+            sum(_tokens(self._part(path)) for path in paths)
+            for paths in (family.prefix, family.registers, family.suffix)
+        )
         return [
             Branch(
                 patch_embed=patch_embed,
@@ -71,15 +74,21 @@ class HuggingFaceAdapter(BuiltByTransformers):
                 grid=_cells(as_grid(getattr(patch_embed, "image_size", own_size), "image_size"), side),
                 patch_size=side,
                 channels=config.num_channels,
-                prefix=sum(counts),
+                prefix=first + registers,
+                suffix=suffix,
                 table=table,
-                table_prefix=counts[0] if table is not None else 0,
+                table_prefix=first if table is not None else 0,
                 table_grid=_cells(own_size, side) if family.adapts else None,
                 embeddings=core.embeddings,
                 entry=blocks[0] if family.entry is None else self._part(family.entry),
                 # A mask token replaces patches in between; a convolution returns channels first.
                 add_at_entry=getattr(core.embeddings, "mask_token", None) is not None
                 or isinstance(patch_embed, nn.Conv2d),
+                axis_tables=[
+                    self._slot(path, torch.zeros_like(self._part(path)))
+                    for path in family.more_tables
+                    if self._part(path) is not None
+                ],
                 patch_drop=None if family.drops is None else self._part(family.drops),
                 own=[*self._rotary(), *self._biases()],
                 own_biases=[slot.value for slot in self._biases() if slot.value is not None],

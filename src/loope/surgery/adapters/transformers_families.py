@@ -28,7 +28,9 @@ class Family:
         patch_embed: path of the module that maps images to patch tokens.
         prefix: paths of tokens before the patches that have rows in the position table.
         registers: paths of further tokens between those and the patches.
+        suffix: paths of tokens after the patches that have rows in the position table.
         table: path of the position table, a parameter; None if there is none.
+        more_tables: paths of further tables, which the model adds after blocks.
         entry: path of a module whose first input is all tokens; None for the first block.
         adapts: the model resamples its own encoding to every image, so that its configuration need not name the size.
         square: `image_size` of the configuration is one number.
@@ -49,7 +51,9 @@ class Family:
     patch_embed: str = "embeddings.patch_embeddings"
     prefix: tuple[str, ...] = ("embeddings.cls_token",)
     registers: tuple[str, ...] = ()
+    suffix: tuple[str, ...] = ()
     table: str | None = "embeddings.position_embeddings"
+    more_tables: tuple[str, ...] = ()
     entry: str | None = "embeddings.dropout"
     adapts: bool = False
     square: bool = False
@@ -168,6 +172,16 @@ FAMILIES: tuple[Family, ...] = (
         adapts=True,
         init_options=POOLED,
     ),
+    Family(
+        "yolos",
+        ("YolosModel",),
+        blocks="encoder.layer",
+        attention="attention.attention",
+        suffix=("embeddings.detection_tokens",),
+        more_tables=("encoder.interpolation.mid_position_embeddings",),
+        adapts=True,
+        init_options=POOLED,
+    ),
 )
 
 # Models around one of these that `loope.save` can describe; others can be attached to.
@@ -191,7 +205,6 @@ _HIERARCHY = "it merges patches between stages, so there is no one grid of patch
 _WINDOWS = "its blocks attend within windows, with relative positions of their own, over tokens `(B, h, w, D)`"
 # Classes that are not supported, and why; see also `refusal_of`.
 REFUSALS: dict[str, str] = {
-    "YolosModel": "its detection tokens follow the patches, and encoders expect all other tokens before them",
     "VideoMAEModel": _VIDEO,
     "VivitModel": _VIDEO,
     "TimesformerModel": _VIDEO,
