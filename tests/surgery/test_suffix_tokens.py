@@ -1,4 +1,4 @@
-"""Tokens after the patches: YOLOS with one detection token agrees with a DeiT whose distillation token has its weights."""
+"""Tokens after the patches: YOLOS with one of them agrees with a DeiT that has it before the patches."""
 
 import pytest
 import torch

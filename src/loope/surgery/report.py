@@ -137,5 +137,7 @@ def start_note(attachment: Attachment, init: str | None) -> str | None:
         return SET_ASIDE if attachment.host.taken else KEPT
     if attachment.spec["keep_own"]:
         return BESIDE
-    prefix = attachment.spec["prefix"] == "learned" or not any(branch.others and branch.table_prefix for branch in attachment.branches)
+    prefix = attachment.spec["prefix"] == "learned" or not any(
+        branch.others and branch.table_prefix for branch in attachment.branches
+    )
     return None if prefix and min(attachment.host.explained) == 1 else FITTED
