@@ -241,7 +241,8 @@ class Attachment(nn.Module):
 
     def get_extra_state(self) -> Tensor:
         """Return the spec as bytes: part of every state dict, but not a buffer that weight averaging would change."""
-        return specs.to_bytes({**self.saved_spec, "own_size": list(self.own_size)})
+        sizes = {"own_size": list(self.own_size), "size": list(self.branches[0].pixels)}
+        return specs.to_bytes({**self.saved_spec, **sizes})
 
     def set_extra_state(self, state: Tensor) -> None:
         """Check that the checkpoint is of the same attachment, and take its strengths."""
@@ -293,7 +294,13 @@ class Attachment(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 
-def as_if_detached(named: dict[str, T]) -> dict[str, T]:
-    """Rename the entries of a state dict as if detached: the own encoding at its old place, nothing of ours."""
-    back = {name.removeprefix(OWN).replace("/", ".") if name.startswith(OWN) else name: named[name] for name in named}
-    return {name: value for name, value in back.items() if not name.startswith(OURS)}
+def as_if_detached(named: dict[str, T], part: str = "") -> dict[str, T]:
+    """Rename the entries of a state dict as if detached: the own encoding at its old place, nothing of ours.
+
+    `part` is the prefix of the names of the attached model, if it is a part of another.
+    """
+    own, ours = part + OWN, part + OURS
+    back = {
+        part + name.removeprefix(own).replace("/", ".") if name.startswith(own) else name: named[name] for name in named
+    }
+    return {name: value for name, value in back.items() if not name.startswith(ours)}

@@ -137,8 +137,8 @@ class HuggingFaceAdapter(BuiltByTransformers):
         )
         require(
             not hasattr(self.model, "prompt_encoder") or tuple(size) == tuple(patches.image_size),
-            f"The prompt encoder and mask decoder of {type(self.model).__name__} are for images of one size, "
-            f"{patches.image_size}; resize `model.vision_encoder` alone, or leave it as it is.",
+            f"The prompt encoder and mask decoder of {type(self.model).__name__} are for images of one size; attach to "
+            "and resize `model.vision_encoder` alone, or leave the size as it is.",
         )
         one = size.height if size.height == size.width else None
         core.config.image_size = list(size) if one is None else one
