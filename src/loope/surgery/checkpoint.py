@@ -19,7 +19,7 @@ from loope.surgery.adapters.base import build_model, describe_model
 from loope.surgery.attach import attach, resize
 from loope.surgery.control import set_strength
 from loope.surgery.find import require_merged, sole_attachment, unwrapped
-from loope.surgery.state import as_if_detached
+from loope.surgery.names import as_if_detached
 
 KEY = "loope"
 FORMAT = 1

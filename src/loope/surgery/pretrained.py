@@ -17,7 +17,7 @@ from loope.surgery import rehearsal, specs
 from loope.surgery.adapters.transformers_build import BuiltByTransformers, with_weights
 from loope.surgery.attach import attach, resize
 from loope.surgery.find import sole_attachment
-from loope.surgery.state import OURS, OWN, as_if_detached
+from loope.surgery.names import OURS, OWN, as_if_detached
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 SPEC = f"{OURS}_extra_state"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -28,15 +28,9 @@ from loope.surgery.hooks import (
     remove_hooks,
 )
 from loope.surgery.host import Host, fit_table, give_back, keep, take, zeros_for
+from loope.surgery.names import HINT
 from loope.surgery.own_tables import RestoreOwnTables, ScaleOwnBias, ScaleOwnTables, show_own_tables
 from loope.surgery.place import Place
-
-T = TypeVar("T")
-# Prefixes of the names of our weights, and of the model's own encoding among them.
-OURS, OWN = "loope.", "loope.own."
-# An empty buffer whose name is a message: torch lists it among the unexpected keys when a state dict with encoders is
-# loaded into a model without them, where no other code of ours runs.
-HINT = "read_with_loope_load_or_call_loope_attach_first"
 
 
 class Attachment(nn.Module):
@@ -292,15 +286,3 @@ class Attachment(nn.Module):
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         state_dict.setdefault(prefix + HINT, getattr(self, HINT))  # missing in older files
         super()._load_from_state_dict(state_dict, prefix, *args)
-
-
-def as_if_detached(named: dict[str, T], part: str = "") -> dict[str, T]:
-    """Rename the entries of a state dict as if detached: the own encoding at its old place, nothing of ours.
-
-    `part` is the prefix of the names of the attached model, if it is a part of another.
-    """
-    own, ours = part + OWN, part + OURS
-    back = {
-        part + name.removeprefix(own).replace("/", ".") if name.startswith(own) else name: named[name] for name in named
-    }
-    return {name: value for name, value in back.items() if not name.startswith(ours)}
