@@ -8,6 +8,7 @@ import pytest
 
 import loope
 from tests.surgery.conftest import is_fast
+from tests.surgery.distributed_families import TIMM, TRANSFORMERS
 from tests.surgery.models import MODELS
 
 PROGRAM = """
@@ -48,16 +49,31 @@ dist.destroy_process_group()  # its threads must not outlive the interpreter
 @pytest.mark.filterwarnings("ignore")
 def test_ddp(pairs, tmp_path):
     count = sum(is_fast("test_ddp", *each) == (pairs == "fast") for each in product(MODELS, loope.list_encoders()))
+    for out in outputs_of_two(["-c", PROGRAM], tmp_path, pairs):
+        assert f"{count} pairs agree" in out
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_ddp_gives_each_kind_of_family_the_gradients_of_one_process(tmp_path):
+    for out in outputs_of_two(["-m", "tests.surgery.distributed_families"], tmp_path):
+        assert f"{len(TIMM) + len(TRANSFORMERS)} families agree" in out
+
+
+def outputs_of_two(program, folder, *args):
+    """Run a program as two processes, with a rank and a file they meet at; return the lines each printed."""
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, str(rank), str(tmp_path / "store"), pairs],
+            [sys.executable, *program, str(rank), str(folder / "store"), *args],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
         for rank in range(2)
     ]
+    lines = []
     for process in processes:
         out, err = process.communicate(timeout=600)
         assert process.returncode == 0, err
-        assert f"{count} pairs agree" in out.splitlines()
+        lines.append(out.splitlines())
+    return lines

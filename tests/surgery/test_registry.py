@@ -166,7 +166,7 @@ def test_only_encoders_in_use_are_made(name, encoder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["SAM", "Differential", "Swin"])
+@pytest.mark.parametrize("name", ["SAM", "RelPos", "Differential", "Qwen3", "Swin"])
 @pytest.mark.parametrize("encoder", ["rope_mixed", "alibi2d"])
 def test_compile(name, encoder):
     model = attached(name, encoder)

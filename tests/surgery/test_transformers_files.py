@@ -1,6 +1,7 @@
 """Folders that transformers wrote from attached models: `save_pretrained` and `Trainer`."""
 
 import json
+import logging
 
 import peft
 import pytest
@@ -64,6 +65,52 @@ def test_a_folder_of_a_resized_model(name, tmp_path):
     loope.resize(model, (48, 48))
     model.save_pretrained(tmp_path)
     assert torch.equal(families.predict(loope.load(tmp_path), (48, 48)), families.predict(model, (48, 48)))
+
+
+PARTS = {
+    "LlavaForConditionalGeneration": "model.vision_tower",
+    "CLIPModel": "vision_model",
+    "DepthAnythingForDepthEstimation": "backbone",
+    "YolosForObjectDetection": "vit",
+    "SamModel": "vision_encoder",
+}
+
+
+@pytest.mark.parametrize("keep_own", [False, True])
+@pytest.mark.parametrize("name", PARTS)
+def test_a_folder_of_the_model_around_an_attached_one(name, keep_own, tmp_path, caplog, monkeypatch):
+    model = families.make(name)
+    part = model.get_submodule(PARTS[name])
+    loope.attach(part, ["learned", "rope_mixed"], keep_own=keep_own)
+    for parameter in part.loope.encoders.parameters():
+        torch.nn.init.normal_(parameter)
+    model.save_pretrained(tmp_path)
+    monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
+    type(model).from_pretrained(tmp_path)
+    warned = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
+    assert any("loope_load" in each for each in warned)
+    loaded = loope.load(tmp_path)
+    assert same_state(loaded, state_of(model))
+    assert torch.equal(families.predict(loaded), families.predict(model))
+    loope.detach(loaded.get_submodule(PARTS[name]))
+    assert torch.equal(families.predict(loaded), families.predict(families.make(name)))
+
+
+def test_a_folder_of_the_model_around_a_resized_one(tmp_path):
+    model = families.make("YolosForObjectDetection")
+    loope.resize(loope.attach(model.vit, "learned"), (48, 32))
+    model.save_pretrained(tmp_path)
+    assert torch.equal(families.predict(loope.load(tmp_path), (48, 32)), families.predict(model, (48, 32)))
+
+
+def test_a_folder_of_two_attached_parts(tmp_path):
+    model = families.make("CLIPModel")
+    loope.attach(model.vision_model, "learned").save_pretrained(tmp_path)
+    state = load_file(tmp_path / "model.safetensors")
+    state["other.loope._extra_state"] = state["loope._extra_state"].clone()
+    save_file(state, tmp_path / "model.safetensors")
+    with pytest.raises(loope.LoopeError, match="attached parts"):
+        loope.load(tmp_path)
 
 
 def test_folders_from_before_the_description(tmp_path):

@@ -9,7 +9,7 @@ from transformers.models.qwen2_vl.modeling_qwen2_vl import Qwen2VisionTransforme
 
 import loope
 from loope.surgery.adapters.transformers import refusal_of
-from tests.surgery.transformers_models import DINO, PATCH, SIDE, SMALL, VIT, inputs, make, patches_of, predict
+from tests.surgery.transformers_models import DINO, PATCH, SIDE, VIT, inputs, make, patches_of, predict
 
 MASKED = {
     "ViT": lambda: hf.ViTModel(hf.ViTConfig(**VIT), use_mask_token=True),
@@ -128,10 +128,7 @@ def test_a_hybrid_is_refused():
         loope.attach(model, "learned")
 
 
-YOLOS = {**VIT, "image_size": [SIDE, SIDE], "num_detection_tokens": 2}
 REFUSED = {
-    "YOLOS": (lambda: hf.YolosModel(hf.YolosConfig(**YOLOS)), "detection tokens"),
-    "YOLOS, head": (lambda: hf.YolosForObjectDetection(hf.YolosConfig(**YOLOS)), "detection tokens"),
     "VideoMAE": (lambda: hf.VideoMAEModel(hf.VideoMAEConfig(**VIT, num_frames=2)), "video"),
     "Pixtral": (lambda: hf.PixtralVisionModel(hf.PixtralVisionConfig(**VIT)), "packs"),
     "Qwen2-VL": (
@@ -140,7 +137,6 @@ REFUSED = {
         ),
         "packs",
     ),
-    "ViTDet": (lambda: hf.VitDetModel(hf.VitDetConfig(**SMALL, image_size=SIDE, mlp_ratio=2)), "windows"),
     "Swin": (
         lambda: hf.SwinModel(hf.SwinConfig(image_size=SIDE, embed_dim=8, depths=[1, 1], num_heads=[1, 1])),
         "merges",

@@ -19,6 +19,10 @@ TEXT = {
 }  # fmt: skip
 TWO = {"out_features": ["stage1", "stage2"]}
 BIAS, SHARED = {"use_relative_position_bias": True}, {"use_shared_relative_position_bias": True}
+YOLOS = {**VIT, "image_size": [SIDE, SIDE], "num_detection_tokens": 3}
+# Blocks with windows of 3 patches, padded, and of the whole grid.
+DET = {**DINO, "window_size": 3, "window_block_indices": [0], "use_relative_position_embeddings": True}
+SAM = {**VIT, "window_size": 3, "global_attn_indexes": [1], "mlp_dim": 96, "output_channels": 8}
 TABLE = {"use_absolute_position_embeddings": True}
 
 
@@ -41,6 +45,14 @@ def depth_anything() -> nn.Module:
             head_hidden_size=8,
         )
     )
+
+
+def sam() -> nn.Module:
+    prompts = {"hidden_size": 8, "image_size": SIDE, "patch_size": PATCH, "mask_input_channels": 4}
+    decoder = {"hidden_size": 8, "mlp_dim": 16, "num_attention_heads": 2, "num_hidden_layers": 1, "iou_head_depth": 2}
+    vision = hf.SamVisionConfig(**SAM, num_pos_feats=4)
+    parts = {"prompt_encoder_config": prompts, "mask_decoder_config": {**decoder, "iou_head_hidden_dim": 8}}
+    return hf.SamModel(hf.SamConfig(vision_config=vision, **parts))
 
 
 def upernet() -> nn.Module:
@@ -90,6 +102,14 @@ CORES: dict[str, Callable[[], nn.Module]] = {
         hf.InternVLVisionConfig(**{**VIT, "image_size": [SIDE, SIDE], "patch_size": [PATCH, PATCH]}, use_qk_norm=True)
     ),
     "DPT": lambda: hf.DPTModel(hf.DPTConfig(**VIT, backbone_out_indices=[0, 1])),
+    "YOLOS": lambda: hf.YolosModel(hf.YolosConfig(**YOLOS, use_mid_position_embeddings=False)),
+    "YOLOS, tables in blocks": lambda: hf.YolosModel(hf.YolosConfig(**YOLOS)),
+    "ViTDet": lambda: hf.VitDetModel(
+        hf.VitDetConfig(**DET, **TABLE, pretrain_image_size=24, residual_block_indices=[1])
+    ),
+    "ViTDet, global": lambda: hf.VitDetModel(hf.VitDetConfig(**DINO, **TABLE, pretrain_image_size=SIDE)),
+    "SAM": lambda: hf.SamVisionModel(hf.SamVisionConfig(**SAM)),
+    "SAM-HQ": lambda: hf.SamHQVisionModel(hf.SamHQVisionConfig(**SAM)),
 }
 # What contains one: heads, backbones, models of images and texts.
 HEADS: dict[str, Callable[[], nn.Module]] = {
@@ -160,6 +180,9 @@ HEADS: dict[str, Callable[[], nn.Module]] = {
         )
     ),
     "DepthAnythingForDepthEstimation": depth_anything,
+    "VitDetBackbone": lambda: hf.VitDetBackbone(hf.VitDetConfig(**DET, **TABLE, **TWO)),
+    "SamModel": sam,
+    "YolosForObjectDetection": lambda: hf.YolosForObjectDetection(hf.YolosConfig(**YOLOS, num_labels=5)),
     "UperNetForSemanticSegmentation": upernet,
     "TimmWrapperModel": lambda: timm_wrapper(hf.TimmWrapperModel),
     "TimmWrapperForImageClassification": lambda: timm_wrapper(hf.TimmWrapperForImageClassification),

@@ -15,6 +15,7 @@ from loope.core.errors import LoopeError, require
 from loope.core.grid import Grid
 from loope.core.metric import Metric
 from loope.diagnostics.tokens import Watched
+from loope.surgery.adapters.branch import Branch
 
 SOFTMAX = (F.softmax, torch.softmax, Tensor.softmax)
 
@@ -92,7 +93,7 @@ def attention_distance(model: nn.Module, images: Iterable[Any], *, branch: int =
     for batch in watched.batches(images):
         with spying(watched) as seen:
             grid = watched.run(batch).grid
-        here = torch.stack([sums(each.scores.softmax(-1), grid, watched.branch.prefix) for each in blocks(seen)])
+        here = torch.stack([sums(each.scores.softmax(-1), grid, watched.branch.others) for each in blocks(seen)])
         total = here if total is None else total + here
         count += len(batch)
     if total is None or grid is None:
@@ -176,13 +177,16 @@ class AttentionDistance(Metric):
 
 @contextmanager
 def spying(watched: Watched) -> Iterator[list[list[Seen]]]:
-    """Collect what each attention module of the branch computes, by block, in one forward pass."""
+    """Collect what each attention module of the branch computes, by block, in one forward pass.
+
+    Tokens after the patches are moved before them.
+    """
     seen: list[list[Seen]] = [[] for _ in watched.branch.attentions]
     spies: list[Spy] = []
 
     def enter(number: int) -> Callable[..., None]:
         def hook(module: nn.Module, args: Any) -> None:
-            spies.append(Spy(seen[number].append))
+            spies.append(Spy(lambda each: seen[number].append(_patches_last(each, watched.branch))))
             spies[-1].__enter__()  # type: ignore[no-untyped-call]
 
         return hook
@@ -218,6 +222,15 @@ def blocks(seen: Sequence[Sequence[Seen]]) -> list[Seen]:
             "compiled, with 'sdpa' or 'eager' attention, and one attention in each block.",
         )
     return [each[0] for each in seen]
+
+
+def _patches_last(seen: Seen, branch: Branch) -> Seen:
+    if not branch.suffix or seen.scores.shape[-1] <= branch.others:
+        return seen
+    order = torch.arange(seen.scores.shape[-1], device=seen.scores.device)
+    order = torch.cat((order[: branch.prefix], order[branch.prefix :].roll(branch.suffix)))
+    queries = None if seen.queries is None else seen.queries[..., order, :]
+    return Seen(seen.scores[..., order[:, None], order], queries)
 
 
 def _is_scores(x: Any) -> bool:

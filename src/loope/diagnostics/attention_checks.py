@@ -27,7 +27,7 @@ def offsets_only(subject: Subject) -> Finding | None:
         watched = subject.at(size)
         _require_unrefined(watched)
         grid = watched.run(subject.images(size, 1)).grid
-        start = watched.branch.prefix
+        start = watched.branch.others
         for number, seen in enumerate(equal_tokens(watched, grid, size)):
             scores = seen.scores[0, :, start:, start:].double()
             if _varies(scores, grid):

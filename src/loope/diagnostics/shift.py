@@ -137,11 +137,15 @@ def shifted(watched: Watched, grid: Grid, step: int) -> Iterator[bool]:
     if attachment_of(inner) is not None:
         with use_positions(inner, Positions((grid,)).shift(step, step)):
             yield True
-    elif any(slot.value is not None for slot in branch.own) or len(tables) != 1 or branch.grid != grid:
+    elif (
+        any(slot.value is not None for slot in branch.own)
+        or len(tables) != 1
+        or {grid} != {branch.grid, branch.table_grid or grid}
+    ):
         yield False
     else:
         table, start = tables[0], branch.table_prefix if tables[0].dim() == 3 else 0
-        patches = table.data[:, start:] if table.dim() == 3 else table.data
+        patches = table.data[:, start : start + grid.size] if table.dim() == 3 else table.data
         before = patches.clone()
         rows, columns = ((torch.arange(side) + step).clamp(max=side - 1).to(table.device) for side in grid)
         laid = before.reshape(1, *grid, -1)[:, rows][:, :, columns]

@@ -126,7 +126,7 @@ def equal_queries(watched: Watched, grid: Grid, size: Grid | None = None) -> Ten
     found = [each.queries for each in seen]
     if any(each is None for each in found):
         raise LoopeError("The queries of this model's attention cannot be seen; use 'sdpa' or 'eager' attention.")
-    return torch.stack([each[0, :, watched.branch.prefix :] for each in found if each is not None])
+    return torch.stack([each[0, :, watched.branch.others :] for each in found if each is not None])
 
 
 def equal_tokens(watched: Watched, grid: Grid, size: Grid | None = None) -> list[Seen]:
@@ -162,7 +162,7 @@ def equal_tokens(watched: Watched, grid: Grid, size: Grid | None = None) -> list
     require(found == grid, f"Expected a grid of {grid}, got {found}; pass the grid that the model has at this size.")
     attended = blocks(seen)
     for each in attended:
-        require_all_pairs(each.scores, grid, branch.prefix)
+        require_all_pairs(each.scores, grid, branch.others)
     return attended
 
 

@@ -116,7 +116,8 @@ class Watched:
         finally:
             for hook in hooks:
                 hook.remove()
-        tokens = [each.flatten(1, -2)[:, self.branch.prefix :] for each in seen]  # some blocks have (B, h, w, D)
+        branch = self.branch
+        tokens = [branch.split(branch.channels_last(each).flatten(1, -2))[1] for each in seen]  # some are (B, h, w, D)
         args, kwargs = calls[0]
         pixels, positions = self.adapter.positions(self.branch, tokens[0], *args, **kwargs)
         grid: Grid | None = positions.whole

@@ -22,6 +22,7 @@ from loope.surgery.adapters import (  # isort: skip  # they register themselves
     transformers,
     transformers_siglip2,
     transformers_timm,
+    transformers_windows,
 )
 
 __all__ = [
@@ -52,5 +53,6 @@ __all__ = [
     "transformers",
     "transformers_siglip2",
     "transformers_timm",
+    "transformers_windows",
     "use_positions",
 ]

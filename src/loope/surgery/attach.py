@@ -48,8 +48,8 @@ def attach(
             table, if need be through a trainable projection. Any other starts with strength 0 beside the own encoding,
             so that the output is exactly the model's own, until `loope.set_strength` raises it.
         keep_own: keep the model's own encoding active; by default it is stored but unused.
-        prefix: positions of class, distillation and register tokens: "none", or "learned", one vector each that starts
-            from the model's own.
+        prefix: positions of class, distillation, register and detection tokens: "none", or "learned", one vector each
+            that starts from the model's own.
         freeze_backbone: train only the encoder.
         images: a batch on which `loope.report` shall tell how far the output moved.
         options: options of a single encoder.
@@ -186,7 +186,7 @@ def _chosen(encoder: EncoderChoice, options: dict[str, Any]) -> list[tuple[str, 
 def _default_prefix(init: str | None, branch: Branch, encoders: Sequence[PositionalEncoder]) -> str:
     """Return the default `prefix`: "learned" if the encoder asks for it, or the own vectors are to be kept."""
     wanted = (init == "own" and branch.table_prefix) or any(each.prefix == "learned" for each in encoders)
-    return "learned" if wanted and branch.prefix else "none"
+    return "learned" if wanted and branch.others else "none"
 
 
 def _is_pair(value: Any) -> bool:
@@ -266,12 +266,13 @@ def _check_fit(adapter: Adapter, branch: Branch, encoders: Sequence[PositionalEn
 
 
 def _add_prefix_vectors(attachment: Attachment, branch: Branch) -> None:
-    if not branch.prefix:
+    if not branch.others:
         return
     require(branch.entry is not None, "This model has no place where learned prefix vectors could be added.")
     like = next(branch.patch_embed.parameters())
-    vectors = torch.zeros(1, branch.prefix, branch.dim, device=like.device, dtype=like.dtype)
+    vectors = torch.zeros(1, branch.others, branch.dim, device=like.device, dtype=like.dtype)
     if branch.table is not None and branch.table.value is not None and branch.table_prefix:
         own = branch.table.value.detach().reshape(-1, branch.dim)
         vectors[:, : branch.table_prefix] = own[: branch.table_prefix]
+        vectors[:, branch.prefix :] = own[len(own) - branch.suffix :]
     attachment.prefixes[branch.name] = nn.Parameter(vectors)

@@ -142,7 +142,7 @@ def bake(model: nn.Module, size: GridLike) -> None:
 def _baked(encoder: PositionalEncoder, branch: Branch, strength: Tensor | None) -> PositionalEncoder:
     if encoder.reads_content or len(encoder.hooks()) != 1:
         return encoder
-    grid, depth, prefix = Positions((encoder.grid,)), len(branch.blocks), branch.prefix
+    grid, depth, prefix = Positions((encoder.grid,)), len(branch.blocks), branch.others
     if "embed" in encoder.hooks():
         return BakedTable(encoder, encoder(None)[None]).eval()
     if isinstance(encoder, Rotary):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from loope.core.errors import LoopeError, MissingPackageError, require
 from loope.core.files import write_atomic
@@ -19,7 +19,7 @@ from loope.surgery.adapters.base import build_model, describe_model
 from loope.surgery.attach import attach, resize
 from loope.surgery.control import set_strength
 from loope.surgery.find import require_merged, sole_attachment, unwrapped
-from loope.surgery.state import as_if_detached
+from loope.surgery.names import as_if_detached
 
 KEY = "loope"
 FORMAT = 1
@@ -60,9 +60,20 @@ def save(model: nn.Module, path: str | Path, *, model_args: dict[str, Any] | Non
         "size": list(branch.pixels),
         "dtype": str(next(branch.patch_embed.parameters()).dtype).removeprefix("torch."),
     }
-    state = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
+    state = _separate(model.state_dict())
     _check_rebuilds(recipe["model"], model)
     return write_atomic(Path(path), to_safetensors(state, metadata={KEY: specs.to_json(recipe)}))
+
+
+def _separate(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return contiguous tensors that share no memory, as safetensors files need it; tied weights are copied."""
+    taken: set[int] = set()
+    made = {}
+    for name, tensor in state.items():
+        start = tensor.untyped_storage().data_ptr()
+        made[name] = tensor.clone(memory_format=torch.contiguous_format) if start in taken else tensor.contiguous()
+        taken.add(start)
+    return made
 
 
 def load(path: str | Path) -> nn.Module:

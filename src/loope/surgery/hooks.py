@@ -1,4 +1,4 @@
-"""The hooks that connect encoders to a model; only here are prefix and patch tokens separated.
+"""The hooks that connect encoders to a model; only here are patches separated from the other tokens.
 
 Hooks are instances of their own classes, so that `detach` finds them in a copied model too.
 """
@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from loope.core.errors import require
 from loope.encoders.masks import require_unpacked
@@ -57,7 +56,7 @@ class AddPositions(Hook):
         if self.place.given is not None:
             positions = _fitting(self.place.given, tokens)
             images = self.host.adapter.images_at(images, self.branch, positions, *args, **kwargs)
-        require_unpacked(positions, self.branch.prefix)
+        require_unpacked(positions, self.branch.others)
         self.place.set(self.host.apply("refined", self.number, images, positions))
         added: Tensor = self.host.apply("add_to_patches", self.number, tokens, images, self.place.positions)
         return added
@@ -68,7 +67,8 @@ class AddToPatches(AddPositions):
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], tokens: Tensor) -> Tensor:
         """Return the patch tokens with positions added."""
-        return self.add(tokens, args, kwargs)
+        branch = self.branch
+        return branch.as_in_model(self.add(branch.channels_last(tokens), args, kwargs))
 
 
 class NoteCall(Hook):
@@ -83,24 +83,25 @@ class AddAtEntry(AddPositions):
     """Before the first block: adds positions to the patch tokens, after the model has replaced some of them."""
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the module's arguments; the first is `(B, P + N, D)` with positions added to the patches."""
+        """Return the module's arguments; the first is all tokens, with positions added to the patches."""
         if self.place.call is None:
             return args  # not in a forward pass of the model
         call, self.place.call = self.place.call, None
-        count = self.branch.prefix
-        return _behind(args[0], self.add(args[0][:, count:], *call), count), *args[1:]
+        branch = self.branch
+        others, patches = branch.split(branch.channels_last(args[0]))
+        return branch.as_in_model(branch.join(others, self.add(patches, *call))), *args[1:]
 
 
 class AddToPrefix(Hook):
-    """Before the first block: adds the learned vectors to the prefix tokens."""
+    """Before the first block: adds the learned vectors to the tokens before and after the patches."""
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the module's arguments; the first is `(B, P + N, D)` with the prefix vectors added."""
-        tokens, count = args[0], self.branch.prefix
-        if tokens.shape[1:] != (count + self.place.length, self.branch.dim):
+        """Return the module's arguments; the first is `(B, P + N + S, D)` with the vectors added."""
+        tokens, branch = args[0], self.branch
+        if tokens.shape[1:] != (branch.others + self.place.length, branch.dim):
             return args  # the module is shared with another branch
-        prefix = self.host.apply("add_to_prefix", self.number, tokens[:, :count])
-        return torch.cat((prefix, tokens[:, count:]), dim=1), *args[1:]
+        others, patches = branch.split(tokens)
+        return branch.join(self.host.apply("add_to_prefix", self.number, others), patches), *args[1:]
 
 
 class InBlock(Hook):
@@ -130,12 +131,14 @@ class MixAfterBlock(InBlock):
     """After a block: applies conditional encoders to the patch tokens."""
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...], made: Any) -> Any:
-        """Return the block's output, `(B, P + N, D)` or `(B, h, w, D)` or a tuple that starts with it, mixed."""
-        tokens, count = tokens_of(made), self.branch.prefix
+        """Return the block's output, tokens or a tuple that starts with them, mixed."""
+        branch = self.branch
+        tokens = tokens_of(branch, made)
         flat = tokens.flatten(1, -2)
-        positions = self.place.at(flat.shape[1], count)
-        patches = self.host.apply("mix", self.number, flat[:, count:], positions, self.layer)
-        mixed = _behind(flat, patches, count).view(tokens.shape)
+        positions = self.place.at(flat.shape[1], branch.others)
+        others, patches = branch.split(flat)
+        patches = self.host.apply("mix", self.number, patches, positions, self.layer)
+        mixed = branch.as_in_model(branch.join(others, patches).view(tokens.shape))
         return (mixed, *made[1:]) if isinstance(made, tuple) else mixed
 
 
@@ -158,20 +161,20 @@ class Position(InBlock):
         self.shared = shared
 
     def __call__(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Rotate queries and keys, and sum the biases; prefix tokens are not affected.
+        """Rotate queries and keys, and sum the biases; only patches are affected.
 
         Args:
-            q: `(B, heads, P + N, d)`.
-            k: `(B, heads, P + N, d)`.
+            q: `(B, heads, P + N + S, d)`.
+            k: `(B, heads, P + N + S, d)`.
         """
-        count = self.branch.prefix
-        window = self.host.adapter.window(self.branch.blocks[self.layer])
-        positions = self.place.at(q.shape[-2], count) if window is None else self.place.within(window)
-        patches = q[..., count:, :], k[..., count:, :]
-        bias = self._bias(patches[0], positions) if self.biases else None
+        branch = self.branch
+        window = self.host.adapter.window(branch.blocks[self.layer])
+        positions = self.place.at(q.shape[-2], branch.others) if window is None else self.place.within(window)
+        (other_q, patch_q), (other_k, patch_k) = branch.split(q), branch.split(k)
+        bias = self._bias(patch_q, positions) if self.biases else None
         if self.rotates:
-            turned_q, turned_k = self.host.apply("rotate", self.number, *patches, positions, self.layer)
-            q, k = _behind(q, turned_q, count), _behind(k, turned_k, count)
+            patch_q, patch_k = self.host.apply("rotate", self.number, patch_q, patch_k, positions, self.layer)
+            q, k = branch.join(other_q, patch_q), branch.join(other_k, patch_k)
         return q, k, bias
 
     def own(self, value: Tensor, nothing: float | Tensor = 0.0) -> Tensor:
@@ -234,10 +237,9 @@ class DropPatches(Forward):
         return result
 
 
-def tokens_of(made: Any) -> Tensor:
-    """Return the tokens of a block's output, which may be a tuple that starts with them."""
-    tokens: Tensor = made[0] if isinstance(made, tuple) else made
-    return tokens
+def tokens_of(branch: Branch, made: Any) -> Tensor:
+    """Return the tokens of a block's output, which may be a tuple that starts with them, channels last."""
+    return branch.channels_last(made[0] if isinstance(made, tuple) else made)
 
 
 def _fitting(given: Positions, tokens: Tensor) -> Positions:
@@ -249,14 +251,6 @@ def _fitting(given: Positions, tokens: Tensor) -> Positions:
         f"of {count} images; pass the positions of this batch.",
     )
     return given.to(tokens.device)
-
-
-def _behind(tokens: Tensor, patches: Tensor, count: int) -> Tensor:
-    """Concatenate the first `count` of `tokens`, with zeros in the channels that only `patches` have, and `patches`."""
-    if not count:
-        return patches
-    first, more = tokens[..., :count, :], patches.shape[-1] - tokens.shape[-1]
-    return torch.cat((F.pad(first, (0, more)) if more else first, patches), dim=-2)
 
 
 def entrances(block: nn.Module) -> list[nn.Module]:

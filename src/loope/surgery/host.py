@@ -96,7 +96,7 @@ class Host:
 def zeros_for(branch: Branch) -> Tensor:
     """Return the zeros that replace the model's own table while it is unused."""
     grid = branch.table_grid or branch.grid
-    zeros = zeros_like_table(branch.patch_embed, branch.table_prefix + grid.size, branch.dim)
+    zeros = zeros_like_table(branch.patch_embed, branch.table_prefix + grid.size + branch.suffix, branch.dim)
     dims = 3 if branch.table is None else branch.table.value.dim()
     return zeros[0] if dims == 2 else zeros.view(1, *grid, branch.dim) if dims == 4 else zeros
 
@@ -110,7 +110,8 @@ def fit_table(branch: Branch, old: Grid) -> None:
         if table.dim() == 4:
             moved = resample(table.flatten(1, 2), old, branch.grid).view(1, *branch.grid, -1)
         else:
-            moved = torch.cat((table[..., :count, :], resample(table[..., count:, :], old, branch.grid)), dim=-2)
+            before, patches, after = table.split((count, old.size, branch.suffix), dim=-2)
+            moved = torch.cat((before, resample(patches, old, branch.grid), after), dim=-2)
     trained = isinstance(table, nn.Parameter)
     setattr(branch.table.module, branch.table.attribute, nn.Parameter(moved, table.requires_grad) if trained else moved)
 

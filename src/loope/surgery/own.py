@@ -59,7 +59,7 @@ def _has_table(branch: Branch) -> bool:
     return (
         branch.table is not None
         and branch.table.value is not None
-        and not any(slot.value is not None for slot in branch.own)
+        and not any(slot.value is not None for slot in (*branch.axis_tables, *branch.own))
     )
 
 
@@ -67,8 +67,8 @@ def own_table(branch: Branch) -> Tensor:
     """Return the model's own vectors of the patches, `(N, D)`, on the grid of the branch."""
     require(branch.table is not None, "This model has no position table of its own.")
     table: Tensor = branch.table.value  # type: ignore[union-attr]
-    flat = table.detach().reshape(-1, branch.dim)[branch.table_prefix :]  # some are (1, h, w, D)
-    return resample(flat, branch.table_grid or branch.grid, branch.grid)
+    flat, grid = table.detach().reshape(-1, branch.dim), branch.table_grid or branch.grid  # some are (1, h, w, D)
+    return resample(flat[branch.table_prefix :][: grid.size], grid, branch.grid)
 
 
 def fit_own_table(branch: Branch, encoder: PositionalEncoder) -> float:

@@ -97,10 +97,10 @@ class Place(threading.local):
                 "torch.utils.checkpoint.checkpoint(..., use_reentrant=False).",
             )
 
-    def at(self, tokens: int, prefix: int) -> tuple[Positions, ...]:
-        """Return the positions, after a check of the number of tokens, prefix included."""
-        if not self.positions or tokens - prefix != self.length:
-            expected = f"{prefix} prefix and {self.length} patch tokens" if self.positions else "a patch embedding"
+    def at(self, tokens: int, others: int) -> tuple[Positions, ...]:
+        """Return the positions, after a check of the number of tokens, of which `others` are no patches."""
+        if not self.positions or tokens - others != self.length:
+            expected = f"{others} prefix and {self.length} patch tokens" if self.positions else "a patch embedding"
             raise LoopeError(
                 f"Expected {expected}, got {tokens} tokens in all; encoders that act in blocks cannot be used where "
                 "tokens are added, or dropped by other modules than the adapter's `patch_drop`."

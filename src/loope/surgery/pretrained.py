@@ -17,7 +17,7 @@ from loope.surgery import rehearsal, specs
 from loope.surgery.adapters.transformers_build import BuiltByTransformers, with_weights
 from loope.surgery.attach import attach, resize
 from loope.surgery.find import sole_attachment
-from loope.surgery.state import OURS, OWN, as_if_detached
+from loope.surgery.names import OURS, OWN, as_if_detached
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 SPEC = f"{OURS}_extra_state"
@@ -52,7 +52,7 @@ def mark_folder(folder: Path, cls: Any, about: dict[str, Any], size: Grid) -> No
 
 
 def load_folder(folder: Path) -> nn.Module:
-    """Build the folder's model, attach the encoders named in its weights, and load them.
+    """Build the folder's model, attach the encoders named in its weights, to it or to the same part, and load them.
 
     transformers renames weights in its files, so its `from_pretrained` reads them; encoders' weights keep their names.
 
@@ -69,39 +69,54 @@ def load_folder(folder: Path) -> nn.Module:
         f"Expected a folder with {CONFIG} and {WEIGHTS}, as transformers and loope.HubModel write it, got {folder}.",
     )
     state = _weights(folder)
+    found = [key for key in state if key == SPEC or key.endswith(f".{SPEC}")]
+    require(bool(found), f"The model in {folder} has nothing attached; read it with transformers' from_pretrained.")
     require(
-        SPEC in state,
-        f"The model in {folder} has nothing attached; read it with transformers' from_pretrained.",
+        len(found) == 1, f"The model in {folder} has {len(found)} attached parts, {', '.join(found)}; expected one."
     )
-    how: dict[str, Any] = dict(specs.from_bytes(state[SPEC]))
-    about, size = _described(json.loads((folder / CONFIG).read_text()), how)
+    part = found[0].removesuffix(SPEC)
+    how: dict[str, Any] = dict(specs.from_bytes(state[found[0]]))
+    about, size = _described(json.loads((folder / CONFIG).read_text()), how, part)
 
-    def add(model: nn.Module) -> None:
-        attach(model, how["encoders"], keep_own=how["keep_own"], prefix=how["prefix"])
-        sole_attachment(model).host.note = None  # its weights come from the folder
-        resize(model, size)
+    def add(model: nn.Module) -> nn.Module:
+        inner = _part(model, part)
+        attach(inner, how["encoders"], keep_own=how["keep_own"], prefix=how["prefix"])
+        sole_attachment(inner).host.note = None  # its weights come from the folder
+        resize(inner, size)
+        return inner
 
     # A configuration of a few hundred bytes can describe a model of gigabytes.
     rehearsal.require_modest({"config": about["config"], "attach": how}, len(state))
     shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
     rehearsal.build_bounded(partial(BuiltByTransformers.build, about), add, size, shapes)
-    model = with_weights(about, as_if_detached(state))
-    add(model)
+    model = with_weights(about, as_if_detached(state, part))
+    attachment = sole_attachment(add(model))
     # The model's own encoding was read above, by the names of transformers' files, which may differ.
-    ours = {key.removeprefix(OURS): state[key] for key in state if key.startswith(OURS) and not key.startswith(OWN)}
-    own = {f"own.{key}": value for key, value in model.loope.own.state_dict().items()}  # type: ignore[union-attr]
-    model.loope.load_state_dict({**ours, **own})  # type: ignore[union-attr]
+    ours, own = part + OURS, part + OWN
+    kept = {f"own.{key}": value for key, value in attachment.own.state_dict().items()}
+    read = {key.removeprefix(ours): state[key] for key in state if key.startswith(ours) and not key.startswith(own)}
+    attachment.load_state_dict({**read, **kept})
     return model.eval()
 
 
-def _described(config: dict[str, Any], how: dict[str, Any]) -> tuple[dict[str, Any], Grid]:
-    """Return how to build the folder's model, and its image size."""
+def _described(config: dict[str, Any], how: dict[str, Any], part: str) -> tuple[dict[str, Any], Grid]:
+    """Return how to build the folder's model, and the image size of its attached part."""
     if MARK in config:
         return config[MARK]["model"], as_grid(config[MARK]["size"], "size")
+    about = {"class": (config.get("architectures") or ["none"])[0], "config": config}
+    if part:  # saved by the model around it, which does not know of the encoders
+        return about, as_grid(how["size"], "size")
     # Folders from before the mark: the configuration is the model's own, a ViT's or a DeiT's.
     size = as_grid(config["image_size"], "image_size")
     config["image_size"] = how.get("own_size", list(size))
-    return {"class": (config.get("architectures") or ["none"])[0], "config": config}, size
+    return about, size
+
+
+def _part(model: nn.Module, prefix: str) -> nn.Module:
+    """Return the part of a model whose weights have this prefix in the file, where outer names may be missing."""
+    names = [name for name, _ in model.named_modules() if not prefix or f".{name}.".endswith(f".{prefix}")]
+    require(bool(names), f"The folder has encoders attached to {prefix!r}, which a {type(model).__name__} has not.")
+    return model.get_submodule(names[0])
 
 
 def _weights(folder: Path) -> dict[str, Tensor]:

@@ -27,7 +27,7 @@ from loope.core.errors import LoopeError, require
 from loope.core.grid import Grid, as_grid
 from loope.core.limits import MOST_PATCHES
 from loope.surgery.adapters.base import adapter_for
-from loope.surgery.state import HINT, OURS
+from loope.surgery.names import HINT, OURS
 
 MOST_NUMBER = 2**16  # largest integer in a recipe: widths, depths, classes, pixels
 MOST_TENSORS = 2048  # in a file; the largest vision transformers have about a thousand
@@ -66,7 +66,7 @@ def require_modest(recipe: Any, tensors: int, most: int = MOST_NUMBER) -> None:
 
 
 def rehearse(
-    build: Callable[[], nn.Module], add: Callable[[nn.Module], None], size: Any, shapes: Mapping[str, Shape]
+    build: Callable[[], nn.Module], add: Callable[[nn.Module], object], size: Any, shapes: Mapping[str, Shape]
 ) -> None:
     """Build a model on `meta` and compare it with a file; the arguments are those of `build_bounded`.
 
@@ -85,7 +85,7 @@ def rehearse(
 
 
 def build_bounded(
-    build: Callable[[], nn.Module], add: Callable[[nn.Module], None], size: Any, shapes: Mapping[str, Shape]
+    build: Callable[[], nn.Module], add: Callable[[nn.Module], object], size: Any, shapes: Mapping[str, Shape]
 ) -> nn.Module:
     """Build a model on `meta` that is not clearly larger than a file.
 

@@ -25,7 +25,7 @@ class Report:
         set_aside: names of the model's own parameters that are unused while attached.
         parameters_added: number of new parameters.
         parameters_set_aside: number of unused parameters.
-        prefix_tokens: number of class, distillation and register tokens.
+        prefix_tokens: number of class, distillation, register and detection tokens.
         prefix: their positions: "none" or "learned".
         keep_own: whether the model's own encoding is active.
         explained: share of the own table's variance that the encoder explains, if it was fitted with `init="own"`.
@@ -121,7 +121,7 @@ def report(model: nn.Module) -> Report:
         set_aside=names,
         parameters_added=sum(parameter.numel() for parameter in added),
         parameters_set_aside=sum(parameter.numel() for parameter in attachment.own.parameters()),
-        prefix_tokens=attachment.branches[0].prefix,
+        prefix_tokens=attachment.branches[0].others,
         prefix=attachment.spec["prefix"],
         keep_own=attachment.spec["keep_own"],
         explained=min(host.explained, default=None),
@@ -137,5 +137,7 @@ def start_note(attachment: Attachment, init: str | None) -> str | None:
         return SET_ASIDE if attachment.host.taken else KEPT
     if attachment.spec["keep_own"]:
         return BESIDE
-    prefix = attachment.spec["prefix"] == "learned" or not any(branch.table_prefix for branch in attachment.branches)
+    prefix = attachment.spec["prefix"] == "learned" or not any(
+        branch.others and branch.table_prefix for branch in attachment.branches
+    )
     return None if prefix and min(attachment.host.explained) == 1 else FITTED

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -28,15 +28,9 @@ from loope.surgery.hooks import (
     remove_hooks,
 )
 from loope.surgery.host import Host, fit_table, give_back, keep, take, zeros_for
+from loope.surgery.names import HINT
 from loope.surgery.own_tables import RestoreOwnTables, ScaleOwnBias, ScaleOwnTables, show_own_tables
 from loope.surgery.place import Place
-
-T = TypeVar("T")
-# Prefixes of the names of our weights, and of the model's own encoding among them.
-OURS, OWN = "loope.", "loope.own."
-# An empty buffer whose name is a message: torch lists it among the unexpected keys when a state dict with encoders is
-# loaded into a model without them, where no other code of ours runs.
-HINT = "read_with_loope_load_or_call_loope_attach_first"
 
 
 class Attachment(nn.Module):
@@ -108,7 +102,7 @@ class Attachment(nn.Module):
         return tokens
 
     def add_to_prefix(self, number: int, prefix: Tensor) -> Tensor:
-        """Add the learned vectors to the prefix tokens `(B, P, D)`."""
+        """Add the learned vectors to the tokens before and after the patches `(B, P + S, D)`."""
         return prefix + self._scaled(self.prefixes[self.branches[number].name])
 
     def mix(self, number: int, patches: Tensor, positions: Sequence[Positions], layer: int) -> Tensor:
@@ -120,8 +114,9 @@ class Attachment(nn.Module):
         return patches
 
     def bias(self, number: int, q: Tensor, positions: Sequence[Positions], layer: int) -> Tensor:
-        """Return the sum of the biases, prefix tokens included, for queries `(B, heads, N, d)` of patches."""
-        prefix = self.branches[number].prefix
+        """Return the sum of the biases, other tokens included, for queries `(B, heads, N, d)` of patches."""
+        branch = self.branches[number]
+        prefix = branch.others  # encoders expect all other tokens before the patches
         biases = []
         for encoder, place in self._with("bias", number, positions):
             if self.strength is None:
@@ -132,7 +127,7 @@ class Attachment(nn.Module):
             hidden = torch.log1p(-self.strength).to(bias.dtype)
             scaled = mask(torch.where(bias.isneginf(), hidden, bias * self.strength), place)
             biases.append(pad_prefix(scaled, place, prefix))
-        return sum(biases[1:], start=biases[0])
+        return branch.move_suffix(sum(biases[1:], start=biases[0]))
 
     def rotate(
         self, number: int, q: Tensor, k: Tensor, positions: Sequence[Positions], layer: int
@@ -240,7 +235,8 @@ class Attachment(nn.Module):
 
     def get_extra_state(self) -> Tensor:
         """Return the spec as bytes: part of every state dict, but not a buffer that weight averaging would change."""
-        return specs.to_bytes({**self.saved_spec, "own_size": list(self.own_size)})
+        sizes = {"own_size": list(self.own_size), "size": list(self.branches[0].pixels)}
+        return specs.to_bytes({**self.saved_spec, **sizes})
 
     def set_extra_state(self, state: Tensor) -> None:
         """Check that the checkpoint is of the same attachment, and take its strengths."""
@@ -290,9 +286,3 @@ class Attachment(nn.Module):
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         state_dict.setdefault(prefix + HINT, getattr(self, HINT))  # missing in older files
         super()._load_from_state_dict(state_dict, prefix, *args)
-
-
-def as_if_detached(named: dict[str, T]) -> dict[str, T]:
-    """Rename the entries of a state dict as if detached: the own encoding at its old place, nothing of ours."""
-    back = {name.removeprefix(OWN).replace("/", ".") if name.startswith(OWN) else name: named[name] for name in named}
-    return {name: value for name, value in back.items() if not name.startswith(OURS)}

@@ -6,6 +6,7 @@ import copy
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -15,6 +16,7 @@ from torch.nn import functional as F
 from loope.core.errors import LoopeError, require
 from loope.core.grid import as_positive, as_size
 from loope.surgery.adapters.base import adapter_for
+from loope.surgery.adapters.branch import Branch
 from loope.surgery.attach import detach
 from loope.surgery.find import sole_attachment
 from loope.surgery.hooks import tokens_of
@@ -248,8 +250,12 @@ def _teacher(model: nn.Module, shared: bool) -> nn.Module:
 def _watched(model: nn.Module) -> Iterator[list[Tensor]]:
     """Collect the tokens after each block of every branch in one forward pass."""
     seen: list[Tensor] = []
+
+    def watch(branch: Branch, module: nn.Module, args: Any, made: Any) -> None:
+        seen.append(tokens_of(branch, made))
+
     hooks = [
-        block.register_forward_hook(lambda module, args, made: seen.append(tokens_of(made)))
+        block.register_forward_hook(partial(watch, branch))
         for branch in adapter_for(model).branches()
         for block in branch.blocks
     ]

@@ -1,6 +1,6 @@
 """Forward passes of attention modules with positions: the modules' own layers around one fused kernel.
 
-`@attends` registers a function for classes of attention modules; timm's adapters find it by the class.
+`@attends` registers a function for classes of attention modules; adapters find it by the class.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ def known_attentions() -> tuple[type, ...]:
     return tuple(cls for cls in found if cls is not None)
 
 
-def attend_as(cls: type) -> Callable[..., Any]:
-    """Return the function that is registered for an attention class."""
-    return ATTENDS[cls.__module__, cls.__name__]
+def attend_as(cls: type, default: Callable[..., Any] | None = None) -> Callable[..., Any]:
+    """Return the function that is registered for an attention class, else the default."""
+    return ATTENDS.get((cls.__module__, cls.__name__), default) if default else ATTENDS[cls.__module__, cls.__name__]
 
 
 @attends(

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from loope.core.grid import Grid
 
@@ -37,7 +39,7 @@ class Branch:
 
     Attributes:
         patch_embed: maps images, its first argument, to patch tokens `(B, N, D)` or `(B, h, w, D)`.
-        blocks: the transformer blocks; they return `(B, P + N, D)` or `(B, h, w, D)`.
+        blocks: the transformer blocks; they return `(B, P + N + S, D)` or `(B, h, w, D)`.
         attentions: the attention module of each block, or a list if it has several.
         dim: width D of the tokens.
         heads: attention heads.
@@ -45,8 +47,10 @@ class Branch:
         patch_size: side of a patch in pixels.
         channels: channels of the image.
         prefix: number P of class, distillation and register tokens before the patches in the blocks.
-        table: slot of the model's own additive position table `(1, P' + N, D)`, `(P' + N, D)` or `(1, h, w, D)`, if it
-            has one.
+        suffix: number S of tokens after the patches in the blocks, such as YOLOS' detection tokens.
+        channels_first: blocks take and return `(B, D, h, w)`; their attention has `(B, h, w, D)`.
+        table: slot of the model's own additive position table `(1, P' + N + S, D)`, `(P' + N + S, D)` or
+            `(1, h, w, D)`, if it has one.
         table_prefix: number P' of prefix tokens in that table. They come first among the prefix tokens.
         table_grid: the grid of that table, if the model resamples it to every image; `loope.resize` then leaves it.
         embeddings: the module that reads the table, if it does so before it calls `patch_embed`.
@@ -71,6 +75,8 @@ class Branch:
     patch_size: int
     channels: int = 3
     prefix: int = 0
+    suffix: int = 0
+    channels_first: bool = False
     table: Slot | None = None
     table_prefix: int = 0
     table_grid: Grid | None = None
@@ -89,6 +95,44 @@ class Branch:
     def pixels(self) -> Grid:
         """Return the image size in pixels."""
         return Grid(self.grid.height * self.patch_size, self.grid.width * self.patch_size)
+
+    @property
+    def others(self) -> int:
+        """Return the number of tokens that are no patches."""
+        return self.prefix + self.suffix
+
+    def split(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """Split `(..., P + N + S, D)` into the other tokens, `(..., P + S, D)`, and the patches, `(..., N, D)`."""
+        others, patches = tokens[..., : self.prefix, :], tokens[..., self.prefix : -self.suffix or None, :]
+        if self.suffix:
+            others = torch.cat((others, tokens[..., -self.suffix :, :]), dim=-2)
+        return others, patches
+
+    def join(self, others: Tensor, patches: Tensor) -> Tensor:
+        """Undo `split`; the other tokens get zeros in the channels that only `patches` have."""
+        if not self.others:
+            return patches
+        more = patches.shape[-1] - others.shape[-1]
+        others = F.pad(others, (0, more)) if more else others
+        if not self.suffix:
+            return torch.cat((others, patches), dim=-2)
+        return torch.cat((others[..., : self.prefix, :], patches, others[..., self.prefix :, :]), dim=-2)
+
+    def move_suffix(self, bias: Tensor) -> Tensor:
+        """Move the S tokens after the patches to their place, in a bias that has all other tokens before them."""
+        if not self.suffix:
+            return bias
+        order = torch.arange(bias.shape[-1], device=bias.device)
+        order = torch.cat((order[: self.prefix], order[self.prefix :].roll(-self.suffix)))
+        return bias[..., order[:, None], order]
+
+    def channels_last(self, tokens: Tensor) -> Tensor:
+        """Return the tokens between blocks as `(B, P + N + S, D)` or `(B, h, w, D)`."""
+        return tokens.movedim(1, -1) if self.channels_first else tokens
+
+    def as_in_model(self, tokens: Tensor) -> Tensor:
+        """Undo `channels_last`."""
+        return tokens.movedim(-1, 1) if self.channels_first else tokens
 
     def attentions_of(self, layer: int) -> Sequence[nn.Module]:
         """Return the attention modules of a block."""
@@ -113,13 +157,13 @@ class PositionCall(Protocol):
         """Rotate queries and keys and compute the bias of the scores.
 
         Args:
-            q: `(B, heads, P + N, d)`.
-            k: `(B, heads, P + N, d)`.
+            q: `(B, heads, P + N + S, d)`.
+            k: `(B, heads, P + N + S, d)`.
 
         Returns:
             Queries and keys, which may have more channels than before (so pass the scale of the scores to the kernel),
-            and a bias `(1 or B, heads, P + N, P + N)` of their dtype to add to the scaled scores, or None. Blocks may
-            share the bias: do not modify it.
+            and a bias `(1 or B, heads, P + N + S, P + N + S)` of their dtype to add to the scaled scores, or None.
+            Blocks may share the bias: do not modify it.
         """
         ...
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from loope.core.errors import MissingPackageError, require
 from loope.core.grid import Grid, as_grid
@@ -14,6 +15,8 @@ from loope.encoders.resample import resample
 from loope.surgery.adapters import attention as attentions
 from loope.surgery.adapters.base import Adapter, WrapperAdapter, register_adapter
 from loope.surgery.adapters.branch import Branch, PositionCall, Slot
+
+OFFSETS = ("rel_pos_h", "rel_pos_w")  # a vector for each offset along an axis, in the attention of SAM and ViTDet
 
 
 def is_timm(model: nn.Module, module: str, *classes: str) -> bool:
@@ -75,6 +78,15 @@ def resized_bias(table: Tensor, old: tuple[int, int], new: tuple[int, int]) -> n
     with torch.no_grad():
         moved = torch.cat((resample(table[: offsets[0].size], *offsets), table[offsets[0].size :]))
     return nn.Parameter(moved, table.requires_grad)
+
+
+def resized_offsets(table: nn.Parameter, length: int) -> nn.Parameter:
+    """Resample one vector per offset, `(old, d)`, as the model itself does in its forward pass."""
+    if len(table) == length:
+        return table
+    with torch.no_grad():
+        moved = F.interpolate(table.float().T[None], size=length, mode="linear")[0].T
+    return nn.Parameter(moved.to(table.dtype).contiguous(), table.requires_grad)
 
 
 class BuiltByTimm(Adapter):

@@ -6,12 +6,11 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn import functional as F
 
 from loope.core.grid import Grid
 from loope.surgery.adapters.base import WrapperAdapter, register_adapter
 from loope.surgery.adapters.branch import Branch, Slot
-from loope.surgery.adapters.timm import BuiltByTimm, TimmAdapter, is_timm, resized_bias
+from loope.surgery.adapters.timm import OFFSETS, BuiltByTimm, TimmAdapter, is_timm, resized_bias, resized_offsets
 
 
 @register_adapter
@@ -48,7 +47,7 @@ class SamAdapter(TimmAdapter):
         return is_timm(model, "vision_transformer_sam", "VisionTransformerSAM")
 
     def branches(self) -> list[Branch]:
-        names = ("rel_pos_h", "rel_pos_w", "rope")
+        names = (*OFFSETS, "rope")
         attentions = [block.attn for block in self.model.blocks]
         return self.one_branch(own=[Slot(each, name) for each in attentions for name in names if hasattr(each, name)])
 
@@ -66,8 +65,8 @@ class SamAdapter(TimmAdapter):
             model.rope_global.update_feat_shape(list(model.patch_embed.grid_size))
         for block in model.blocks:
             if block.window_size == 0 and block.attn.use_rel_pos:
-                for name, length in zip(("rel_pos_h", "rel_pos_w"), model.patch_embed.grid_size, strict=True):
-                    setattr(block.attn, name, _resized_offsets(getattr(block.attn, name), 2 * length - 1))
+                for name, length in zip(OFFSETS, model.patch_embed.grid_size, strict=True):
+                    setattr(block.attn, name, resized_offsets(getattr(block.attn, name), 2 * length - 1))
 
 
 class NoRotation(nn.Module):
@@ -126,12 +125,3 @@ def _set_window(bias: Any, window: tuple[int, int]) -> None:
     bias.relative_position_bias_table = nn.Parameter(table.to("meta"))  # which timm does not resample
     bias.set_window_size(window)
     bias.relative_position_bias_table = moved
-
-
-def _resized_offsets(table: nn.Parameter, length: int) -> nn.Parameter:
-    """Resample one vector per offset, `(old, d)`, as the model itself does in its forward pass."""
-    if len(table) == length:
-        return table
-    with torch.no_grad():
-        moved = F.interpolate(table.float().T[None], size=length, mode="linear")[0].T
-    return nn.Parameter(moved.to(table.dtype).contiguous(), table.requires_grad)

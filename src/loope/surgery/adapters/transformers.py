@@ -14,9 +14,10 @@ from loope.core.errors import LoopeError, require
 from loope.core.grid import Grid, as_grid
 from loope.encoders.resample import resample
 from loope.surgery.adapters import transformers_attention as attentions
+from loope.surgery.adapters.attention import attend_as
 from loope.surgery.adapters.base import Adapter, register_adapter
 from loope.surgery.adapters.branch import Branch, PositionCall, Slot
-from loope.surgery.adapters.timm import square
+from loope.surgery.adapters.timm import OFFSETS, resized_offsets, square
 from loope.surgery.adapters.transformers_build import BuiltByTransformers, config_of
 from loope.surgery.adapters.transformers_families import Family, families, family_of, is_transformers, refusal_of
 
@@ -60,35 +61,43 @@ class HuggingFaceAdapter(BuiltByTransformers):
         blocks = list(self._part(family.blocks))
         side, own_size = square(config.patch_size), self.own_size()
         table = None if family.table is None else self._slot(family.table)
-        counts = [sum(_tokens(self._part(path)) for path in paths) for paths in (family.prefix, family.registers)]
+        first, registers, suffix = (
+            sum(_tokens(self._part(path)) for path in paths)
+            for paths in (family.prefix, family.registers, family.suffix)
+        )
         return [
             Branch(
                 patch_embed=patch_embed,
                 blocks=blocks,
-                attentions=[block.get_submodule(family.attention) for block in blocks],
+                attentions=[self._attention(block) for block in blocks],
                 dim=config.hidden_size,
                 heads=config.num_attention_heads,
                 grid=_cells(as_grid(getattr(patch_embed, "image_size", own_size), "image_size"), side),
                 patch_size=side,
                 channels=config.num_channels,
-                prefix=sum(counts),
+                prefix=first + registers,
+                suffix=suffix,
+                channels_first=family.channels_first,
                 table=table,
-                table_prefix=counts[0] if table is not None else 0,
-                table_grid=_cells(own_size, side) if family.adapts else None,
-                embeddings=core.embeddings,
+                table_prefix=first + family.spare_rows if table is not None else 0,
+                table_grid=_cells(self.own_size(family.table_size), side) if family.adapts else None,
+                embeddings=getattr(core, "embeddings", None),
                 entry=blocks[0] if family.entry is None else self._part(family.entry),
                 # A mask token replaces patches in between; a convolution returns channels first.
-                add_at_entry=getattr(core.embeddings, "mask_token", None) is not None
-                or isinstance(patch_embed, nn.Conv2d),
+                add_at_entry=self._part("embeddings.mask_token") is not None or isinstance(patch_embed, nn.Conv2d),
+                axis_tables=[
+                    self._slot(path, torch.zeros_like(self._part(path)))
+                    for path in family.more_tables
+                    if self._part(path) is not None
+                ],
                 patch_drop=None if family.drops is None else self._part(family.drops),
-                own=[*self._rotary(), *self._biases()],
+                own=[*self._rotary(), *self._biases(), *self._offsets()],
                 own_biases=[slot.value for slot in self._biases() if slot.value is not None],
             )
         ]
 
     def attend(self, attention: nn.Module, position: PositionCall, *args: Any, **kwargs: Any) -> Any:
-        run = attentions.attend_data2vec if self.family.folder == "data2vec" else attentions.attend
-        return run(attention, position, *args, **kwargs)
+        return attend_as(type(attention), attentions.attend)(attention, position, *args, **kwargs)
 
     def known_attentions(self) -> tuple[type, ...]:
         """Return the classes of the family's own file: `attend` does what their `forward` does."""
@@ -104,8 +113,12 @@ class HuggingFaceAdapter(BuiltByTransformers):
 
     def sync_own(self) -> None:
         if self.family.bias_flag is not None:
-            for slot in self._biases():
+            for slot in (*self._biases(), *self._offsets()):
                 setattr(slot.module, self.family.bias_flag, slot.value is not None)
+
+    def window(self, block: Any) -> Grid | None:
+        side = block.window_size if self.family.offsets else 0
+        return Grid(side, side) if side else None
 
     def check_bias(self) -> None:
         attentions.check_bias(self.core.config._attn_implementation)
@@ -122,20 +135,30 @@ class HuggingFaceAdapter(BuiltByTransformers):
             f"{type(core).__name__} has one number for its image size, so it cannot be set to {size}; without "
             "loope.resize, call it with interpolate_pos_encoding=True on images of any size.",
         )
+        require(
+            not hasattr(self.model, "prompt_encoder") or tuple(size) == tuple(patches.image_size),
+            f"The prompt encoder and mask decoder of {type(self.model).__name__} are for images of one size; attach to "
+            "and resize `model.vision_encoder` alone, or leave the size as it is.",
+        )
         one = size.height if size.height == size.width else None
         core.config.image_size = list(size) if one is None else one
-        for module in {core.embeddings, patches}:
+        embeddings = getattr(core, "embeddings", patches)
+        for module in {embeddings, patches}:
             if hasattr(module, "image_size"):
                 module.image_size = one if family.only_square else tuple(size)
             if hasattr(module, "num_patches"):
                 module.num_patches = _cells(size, side).size
-        if hasattr(core.embeddings, "position_ids"):
+        if hasattr(embeddings, "position_ids"):
             count = _cells(size, side).size + len(family.prefix)
-            ids = torch.arange(count, device=core.embeddings.position_ids.device)[None]
-            core.embeddings.position_ids = ids
-        vars(core.embeddings).pop(INTERPOLATES, None)
-        if one is None and family.table is not None and hasattr(core.embeddings, INTERPOLATES):
-            setattr(core.embeddings, INTERPOLATES, ResampleTable(self._slot(family.table), _cells(size, side), side))
+            embeddings.position_ids = torch.arange(count, device=embeddings.position_ids.device)[None]
+        vars(embeddings).pop(INTERPOLATES, None)
+        if one is None and family.table is not None and hasattr(embeddings, INTERPOLATES):
+            setattr(embeddings, INTERPOLATES, ResampleTable(self._slot(family.table), _cells(size, side), side))
+        for block in self._part(family.blocks) if family.offsets else ():
+            attention = self._attention(block)
+            for name, length in zip(OFFSETS, _cells(size, side), strict=True):
+                if self.window(block) is None and getattr(attention, name, None) is not None:
+                    setattr(attention, name, resized_offsets(getattr(attention, name), 2 * length - 1))
 
     def describe_config(self, size: Grid) -> dict[str, Any]:
         config: dict[str, Any] = self.model.config.to_dict()
@@ -188,9 +211,22 @@ class HuggingFaceAdapter(BuiltByTransformers):
         slots = [self._slot(path) for path in paths]
         return [slot for slot in slots if hasattr(slot.module, slot.attribute)]
 
-    def own_size(self) -> Grid:
-        """Return the image size in pixels that the configuration names."""
-        return as_grid(self.core.config.image_size, "image_size")
+    def _attention(self, block: nn.Module) -> nn.Module:
+        return block.get_submodule(self.family.attention)
+
+    def _offsets(self) -> list[Slot]:
+        """Return the slots of the tables of offsets in all blocks."""
+        blocks = self._part(self.family.blocks) if self.family.offsets else ()
+        return [
+            Slot(attention, name)
+            for attention in map(self._attention, blocks)
+            for name in OFFSETS
+            if hasattr(attention, name)
+        ]
+
+    def own_size(self, entry: str = "image_size") -> Grid:
+        """Return an image size in pixels that the configuration names."""
+        return as_grid(getattr(self.core.config, entry), entry)
 
 
 class ResampleTable:

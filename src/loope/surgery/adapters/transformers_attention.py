@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from loope.core.errors import LoopeError, require
 from loope.encoders.base import KINDS
-from loope.surgery.adapters.attention import add_masks, as_wide, join_heads
+from loope.surgery.adapters.attention import add_masks, as_wide, attends, join_heads
 from loope.surgery.adapters.branch import PositionCall
 
 # What the modules call the same thing.
@@ -49,6 +49,10 @@ def attend(
     return mixed, weights
 
 
+@attends(
+    "transformers.models.data2vec.modeling_data2vec_vision.Data2VecVisionSelfAttention",
+    "transformers.models.data2vec.modeling_data2vec_vision.Data2VecVisionSdpaSelfAttention",
+)
 def attend_data2vec(
     attention: Any,
     position: PositionCall,

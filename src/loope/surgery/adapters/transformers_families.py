@@ -28,7 +28,12 @@ class Family:
         patch_embed: path of the module that maps images to patch tokens.
         prefix: paths of tokens before the patches that have rows in the position table.
         registers: paths of further tokens between those and the patches.
+        suffix: paths of tokens after the patches that have rows in the position table.
         table: path of the position table, a parameter; None if there is none.
+        table_size: entry of the configuration with the image size that the table is for.
+        spare_rows: number of rows at the start of the table that belong to no token.
+        more_tables: paths of further tables, which the model adds after blocks.
+        channels_first: blocks take and return `(B, D, h, w)`.
         entry: path of a module whose first input is all tokens; None for the first block.
         adapts: the model resamples its own encoding to every image, so that its configuration need not name the size.
         square: `image_size` of the configuration is one number.
@@ -37,7 +42,8 @@ class Family:
         rotary_prefix: path of a parameter with the angles of the prefix token.
         shared_bias: path of the module that returns a bias for all blocks.
         block_bias: path, in a block, of the module that returns its bias.
-        bias_flag: attribute beside these modules that says whether they are there.
+        offsets: attention modules may have a table of offsets for each axis (`OFFSETS`), blocks have a `window_size`.
+        bias_flag: attribute beside these modules or tables that says whether they are there.
         drops: path of the module that drops patches and returns `(tokens, mask, ids_restore)`.
         init_options: optional arguments of the core's constructor that the configuration does not have.
     """
@@ -49,7 +55,12 @@ class Family:
     patch_embed: str = "embeddings.patch_embeddings"
     prefix: tuple[str, ...] = ("embeddings.cls_token",)
     registers: tuple[str, ...] = ()
+    suffix: tuple[str, ...] = ()
     table: str | None = "embeddings.position_embeddings"
+    table_size: str = "image_size"
+    spare_rows: int = 0
+    more_tables: tuple[str, ...] = ()
+    channels_first: bool = False
     entry: str | None = "embeddings.dropout"
     adapts: bool = False
     square: bool = False
@@ -58,6 +69,7 @@ class Family:
     rotary_prefix: str | None = None
     shared_bias: str | None = None
     block_bias: str | None = None
+    offsets: bool = False
     bias_flag: str | None = None
     drops: str | None = None
     init_options: tuple[str, ...] = ()
@@ -82,6 +94,17 @@ _clip = partial(
 )
 # The whole embedding stands for the patch embedding: it adds the table last, and there is no prefix.
 _siglip = partial(_clip, patch_embed="embeddings", prefix=(), entry=None, only_square=False)
+_sam = partial(
+    Family,
+    attention="attn",
+    patch_embed="patch_embed",
+    prefix=(),
+    table="pos_embed",
+    entry=None,
+    square=True,
+    offsets=True,
+    bias_flag="use_rel_pos",
+)
 POOLED, MASKED = ("add_pooling_layer",), ("add_pooling_layer", "use_mask_token")
 
 FAMILIES: tuple[Family, ...] = (
@@ -168,6 +191,32 @@ FAMILIES: tuple[Family, ...] = (
         adapts=True,
         init_options=POOLED,
     ),
+    Family(
+        "yolos",
+        ("YolosModel",),
+        blocks="encoder.layer",
+        attention="attention.attention",
+        suffix=("embeddings.detection_tokens",),
+        more_tables=("encoder.interpolation.mid_position_embeddings",),
+        adapts=True,
+        init_options=POOLED,
+    ),
+    Family(
+        "vitdet",
+        ("VitDetModel", "VitDetBackbone"),
+        blocks="encoder.layer",
+        patch_embed="embeddings.projection",
+        prefix=(),
+        table_size="pretrain_image_size",
+        spare_rows=1,
+        channels_first=True,
+        entry=None,
+        adapts=True,
+        offsets=True,
+        bias_flag="use_relative_position_embeddings",
+    ),
+    _sam("sam", ("SamVisionEncoder",)),
+    _sam("sam_hq", ("SamHQVisionEncoder",)),
 )
 
 # Models around one of these that `loope.save` can describe; others can be attached to.
@@ -188,18 +237,13 @@ _PACKED = (
 )
 _VIDEO = "its tokens are parts of a video, on a grid of three axes, and encoders have positions on two"
 _HIERARCHY = "it merges patches between stages, so there is no one grid of patches"
-_WINDOWS = "its blocks attend within windows, with relative positions of their own, over tokens `(B, h, w, D)`"
 # Classes that are not supported, and why; see also `refusal_of`.
 REFUSALS: dict[str, str] = {
-    "YolosModel": "its detection tokens follow the patches, and encoders expect all other tokens before them",
     "VideoMAEModel": _VIDEO,
     "VivitModel": _VIDEO,
     "TimesformerModel": _VIDEO,
     "VJEPA2Model": _VIDEO,
     "PixtralVisionModel": _PACKED,
-    "VitDetModel": _WINDOWS,
-    "VitDetBackbone": _WINDOWS,
-    "SamVisionEncoder": _WINDOWS,
     "SwinModel": _HIERARCHY,
     "Swinv2Model": _HIERARCHY,
     "HieraModel": _HIERARCHY,

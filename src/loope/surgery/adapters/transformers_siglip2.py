@@ -24,7 +24,7 @@ class Siglip2Adapter(HuggingFaceAdapter):
     def matches(cls, model: nn.Module) -> bool:
         return HuggingFaceAdapter.matches(model) and cls(model).family.folder == "siglip2"
 
-    def own_size(self) -> Grid:
+    def own_size(self, entry: str = "") -> Grid:
         side = math.isqrt(self.core.config.num_patches) * self.core.config.patch_size
         return Grid(side, side)
 
