@@ -86,7 +86,7 @@ def test_the_names_are_those_of_the_library():
     assert set(names.SAMPLERS) == set(SAMPLERS)
     assert names.SPLITS == SPLITS
     assert names.EXPORT_FORMATS == EXPORT_FORMATS
-    assert names.REPORT_FORMATS == tuple(FORMATS)
+    assert tuple(FORMATS) == names.REPORT_FORMATS
     assert names.TRACKERS == TRACKERS
     assert list(names.EXECUTORS) == _EXECUTORS.names()
 

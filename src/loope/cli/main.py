@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Callable
 from io import TextIOWrapper
 from typing import Annotated
 
@@ -25,7 +26,7 @@ from loope.core.errors import LoopeError
 from loope.core.text import printable
 
 app = typer.Typer(rich_markup_mode="rich", pretty_exceptions_enable=False)
-GROUPS = {
+GROUPS: dict[str, tuple[Callable[..., None], ...]] = {
     "Explore": (explore, encoders, order),
     "Measure": (pesi, audit, diagnose),
     "Use": (swap, segment),
