@@ -7,7 +7,7 @@ CONSTRAINTS ?=
 PIP := -m pip install --quiet --disable-pip-version-check --progress-bar off
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check format bench matrix models docs constraints release-check clean
+.PHONY: help demo test test-all check format bench matrix models docs recording constraints release-check clean
 
 help:  ## show this
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ docs: $(READY)  ## draw pictures and tables anew, build the documentation into b
 	@$(BIN)/python docs/build.py
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "Written: build/site/index.html"
+
+recording: $(READY)  ## record the explorer as the animated picture of README.md (needs Chromium)
+	@$(BIN)/python docs/record_explorer.py
 
 constraints:  ## renew constraints.txt with the newest versions that pyproject.toml allows
 	@rm -rf build/newest && $(PYTHON) -m venv build/newest

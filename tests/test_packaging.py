@@ -8,6 +8,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.version import Version
+from PIL import Image
 
 import loope
 
@@ -74,6 +75,25 @@ def test_versions_agree():
     assert cited["references"][0]["url"] == PROJECT["project"]["urls"]["Paper"]
     newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[1]
     assert newest == version
+
+
+def test_the_readme_cites_the_same_paper():
+    (paper,) = yaml.safe_load((ROOT / "CITATION.cff").read_text())["references"]
+    entry = re.search(r"```bibtex\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[1]
+    fields = {name: " ".join(text.split()) for name, text in re.findall(r"(\w+) += \{(.*?)\}", entry, re.DOTALL)}
+    assert fields["title"] == paper["title"]
+    assert fields["author"] == " and ".join(
+        f"{each['family-names']}, {each['given-names']}" for each in paper["authors"]
+    )
+    assert fields["year"] == str(paper["year"])
+
+
+def test_the_readme_takes_a_minute():
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 120
+    with Image.open(ROOT / "docs" / "images" / "explorer.webp") as recording:
+        assert recording.n_frames > 10
+    assert (ROOT / "docs" / "images" / "explorer.webp").stat().st_size < 1_500_000
 
 
 def test_the_workflow_runs_what_the_project_runs():

@@ -53,7 +53,8 @@ def audit(
         findings = [each._asdict() for each in found.findings]
         typer.echo(to_json(document | {"findings": findings, "skipped": found.skipped}))
     else:
-        Console().print(as_text(str(found)), highlight=False)
+        for line in str(found).split("\n"):
+            Console().print(as_text(line), highlight=False)
     if not found.ok:
         raise typer.Exit(1)
 
