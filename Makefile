@@ -7,10 +7,10 @@ CONSTRAINTS ?=
 PIP := -m pip install --quiet --disable-pip-version-check --progress-bar off
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check format bench matrix models docs constraints clean
+.PHONY: help demo test test-all check format bench matrix models docs recording constraints release-check clean
 
 help:  ## show this
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(READY): pyproject.toml $(CONSTRAINTS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "loope needs Python 3.10 or newer; set PYTHON=..."; exit 1; }
@@ -53,10 +53,24 @@ docs: $(READY)  ## draw pictures and tables anew, build the documentation into b
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "Written: build/site/index.html"
 
+recording: $(READY)  ## record the explorer as the animated picture of README.md (needs Chromium)
+	@$(BIN)/python docs/record_explorer.py
+
 constraints:  ## renew constraints.txt with the newest versions that pyproject.toml allows
 	@rm -rf build/newest && $(PYTHON) -m venv build/newest
 	@build/newest/bin/python $(PIP) '.[dev]'
 	@{ echo "# What CI installs; \`make constraints\` renews it."; build/newest/bin/python -m pip freeze --exclude loope; } > constraints.txt
+
+# Builds from a copy of the sources, as an index would get them; torch makes the installation large.
+RELEASE := build/release
+release-check:  ## build the package, check its metadata, install the wheel into an empty environment and try it
+	@rm -rf $(RELEASE) && $(PYTHON) -m venv $(RELEASE)/tools && $(PYTHON) -m venv $(RELEASE)/empty
+	@$(RELEASE)/tools/bin/python $(PIP) build twine
+	@$(RELEASE)/tools/bin/python -m build --outdir $(RELEASE)/dist
+	@$(RELEASE)/tools/bin/twine check --strict $(RELEASE)/dist/*
+	@$(RELEASE)/empty/bin/python $(PIP) $(if $(CONSTRAINTS),-c $(CONSTRAINTS)) $(RELEASE)/dist/*.whl
+	@cd $(RELEASE) && empty/bin/loope --version && empty/bin/loope order gilbert raster --grid 3x4
+	@cd $(RELEASE) && empty/bin/python -c 'import loope; print(loope.create_encoder("loope", dim=32, grid=(3, 4), patch_size=4))'
 
 clean:  ## remove the environment and everything made
 	rm -rf .venv out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -4,6 +4,7 @@ import os
 import signal
 
 import pytest
+from _pytest.doctest import DoctestItem
 from hypothesis import settings
 
 # No deadline, since machines can be busy. CI is derandomized, so that its failures can be reproduced.
@@ -13,6 +14,25 @@ settings.load_profile("loope")
 # A shell makes background jobs ignore SIGINT; the processes that tests start and interrupt would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items):
+    """Let Lightning warn in the example that uses it: of its own code, and of loaders without workers."""
+    for item in items:
+        if item.name == "use-with.md":
+            own = (
+                "ignore:.*LeafSpec.*:FutureWarning",
+                "ignore:.*does not have many workers.*",
+                "ignore:.*logging interval.*",
+            )
+            item.add_marker(pytest.mark.filterwarnings(*own))
+
+
+@pytest.fixture(autouse=True)
+def folder_of_examples(request, tmp_path_factory, monkeypatch):
+    """Let examples of the documents write files without leaving any in the project."""
+    if isinstance(request.node, DoctestItem):
+        monkeypatch.chdir(tmp_path_factory.mktemp("example"))
 
 
 @pytest.fixture(autouse=True)

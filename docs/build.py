@@ -24,11 +24,14 @@ from loope.encoders import create_encoder
 from loope.encoders.describe import describe, grouped
 from loope.explorer.export import export
 from loope.orders import create_order, list_orders
+from loope.pesi_metric.functional import pesi_from_similarity
+from loope.pesi_metric.published import published
 from replication import claims, figures, pets, segmentation, transfer
 from replication import page as replication_page
 
 GRID = Grid(14, 14)
 COSTS = ROOT / "docs" / "costs.csv"
+SWAPPED = ("sincos2d", "fourier", "sinusoid", "loope")
 SHOWN = ("sinusoid", "gilbert", "sincos2d", "fourier", "alibi2d", "rope_mixed")
 
 
@@ -57,14 +60,36 @@ KINDS = {
 
 
 def encoders_summary() -> str:
-    """The encoders of the README, a table for each kind."""
+    """The names of the encoders by kind, for the README."""
     lines = []
     for kind, rows in grouped(describe(GRID)).items():
-        lines += [f"**{kind.capitalize()}**: {KINDS[kind]}.", "", "| name | what it does | parameters | paper |"]
-        lines.append("|---|---|---:|---|")
-        lines += [f"| `{row.name}` | {row.summary} | {row.parameters:,} | {row.paper} |" for row in rows]
-        lines.append("")
-    return "\n".join(lines[:-1])
+        if kind != "none":
+            lines.append(f"- **{kind.capitalize()}**: {', '.join(f'`{row.name}`' for row in rows)}.")
+    return "\n".join(lines)
+
+
+def swap_summary() -> str:
+    """Top-1 of the swapped model at its own size, for the README."""
+    found = {each["encoder"]: each for each in transfer.results() if each["what"] == "sizes" and each["size"] == 224}
+    names = ["own table", *(f"`{name}`" for name in SWAPPED)]
+    scores = [f"{100 * found['own']['top1']:.1f}"]
+    for name in SWAPPED:
+        each = found[name]
+        scores.append(f"{100 * each['top1']:.1f} ({100 * each['more']:+.1f} ± {100 * each['half']:.1f})")
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (names, ["---:"] * len(names), scores))
+
+
+def pesi_summary() -> str:
+    """PESI of two encoders, for the README."""
+    lines = ["| 14x14, width 768 | M_U (of 2) | M_D (of its most) | A_SU |", "|---|---:|---:|---:|"]
+    for name in ("gilbert", "sincos2d"):
+        scores = pesi_from_similarity(create_encoder(name, 768, GRID).similarity(), GRID)
+        share = f"{scores.m_d:.4f} ({scores.m_d_share:.0%})"
+        lines.append(f"| `{name}` | {scores.m_u:.4f} | {share} | {scores.a_su:.4f} |")
+        paper = published(name, GRID, 768, 60)
+        if paper is not None:
+            lines.append(f"| paper: {paper.called} | {paper.m_u:.4f} | {paper.m_d:.4f} | {paper.a_su:.4f} |")
+    return "\n".join(lines)
 
 
 def encoders_table() -> str:
@@ -106,6 +131,8 @@ def matrix_table() -> str:
 TABLES = {
     ("docs/orders.md", "orders"): orders_table,
     ("README.md", "encoders"): encoders_summary,
+    ("README.md", "swap"): swap_summary,
+    ("README.md", "pesi"): pesi_summary,
     ("docs/encoders.md", "encoders"): encoders_table,
     ("docs/attach.md", "matrix"): matrix_table,
     ("docs/guides/swap.md", "sizes"): transfer.sizes_table,

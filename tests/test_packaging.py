@@ -5,8 +5,12 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 from packaging.version import Version
+from PIL import Image
+
+import loope
 
 tomllib = pytest.importorskip("tomllib")  # from Python 3.11 on
 
@@ -60,6 +64,59 @@ def test_extras_hold_what_their_guides_use():
 def test_the_project_says_where_to_read_about_it():
     assert all(address.startswith("https://") for address in PROJECT["project"]["urls"].values())
     assert "Paper" in PROJECT["project"]["urls"]
+
+
+def test_versions_agree():
+    version = loope.__version__
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert cited["version"] == version
+    assert cited["license"] == PROJECT["project"]["license"]
+    assert [each["name"] for each in cited["authors"]] == [each["name"] for each in PROJECT["project"]["authors"]]
+    assert cited["references"][0]["url"] == PROJECT["project"]["urls"]["Paper"]
+    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[1]
+    assert newest == version
+
+
+def test_the_readme_cites_the_same_paper():
+    (paper,) = yaml.safe_load((ROOT / "CITATION.cff").read_text())["references"]
+    entry = re.search(r"```bibtex\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[1]
+    fields = {name: " ".join(text.split()) for name, text in re.findall(r"(\w+) += \{(.*?)\}", entry, re.DOTALL)}
+    assert fields["title"] == paper["title"]
+    assert fields["author"] == " and ".join(
+        f"{each['family-names']}, {each['given-names']}" for each in paper["authors"]
+    )
+    assert fields["year"] == str(paper["year"])
+
+
+def test_the_readme_takes_a_minute():
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 120
+    with Image.open(ROOT / "docs" / "images" / "explorer.webp") as recording:
+        assert recording.n_frames > 10
+    assert (ROOT / "docs" / "images" / "explorer.webp").stat().st_size < 1_500_000
+
+
+def test_the_workflow_runs_what_the_project_runs():
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"]
+    typed = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
+    assert ".ci/run" in typed
+    for command in typed:
+        if command.startswith("make "):
+            assert re.search(rf"^{command.split()[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "form", sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml")), ids=lambda form: form.stem
+)
+def test_issue_forms_are_complete(form):
+    fields = yaml.safe_load(form.read_text())
+    if form.stem == "config":
+        assert set(fields) <= {"blank_issues_enabled", "contact_links"}
+        return
+    assert {"name", "description", "body"} <= set(fields)
+    names = [each["id"] for each in fields["body"]]
+    assert len(set(names)) == len(names)
+    assert all(each["attributes"]["label"] for each in fields["body"])
 
 
 def test_ci_installs_the_constraints_and_runs_everything():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from loope.core.plugins import register_plugin
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 register_plugin("loope", "loope.segmentation")  # builds SETR and Segmenter when `loope.load` finds them in a file
 

@@ -36,6 +36,8 @@ def photos(tmp_path):
 
 
 def test_an_audit_of_a_model_and_of_a_file(tmp_path):
+    lines = runner.invoke(cli.app, ["audit", MODEL]).stdout.splitlines()
+    assert str(loope.audit(timm.create_model(MODEL))).splitlines() == lines
     done = runner.invoke(cli.app, ["audit", MODEL, "--json"])
     found = json.loads(done.stdout)
     assert done.exit_code == 0

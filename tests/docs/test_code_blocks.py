@@ -52,7 +52,7 @@ def mentioned():
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_blocks_are_of_kinds_that_are_run(page):
     for language, body in blocks(page):
-        assert language in ("python", "math", *SHELL), f"a block in {language!r} is not run by any test"
+        assert language in ("python", "math", "bibtex", *SHELL), f"a block in {language!r} is not run by any test"
         assert language != "python" or ">>>" in body, "write it as a doctest, so that it is run"
 
 

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from loope.cli import names
 from loope.cli.options import JsonOption, busy, read_encoder_options
 from loope.cli.text import as_text
 from loope.core.errors import require
@@ -39,6 +40,10 @@ def audit(
         loope audit vit-rope.safetensors --json
     """
     require_packages("An audit", "models", "timm")
+    if model.endswith(".safetensors"):
+        require(Path(model).exists(), f"There is no file {model}.")
+    else:
+        names.require_timm_model(model)
     from loope.diagnostics.audit import audit as check
 
     with busy("Checking"):
@@ -48,7 +53,8 @@ def audit(
         findings = [each._asdict() for each in found.findings]
         typer.echo(to_json(document | {"findings": findings, "skipped": found.skipped}))
     else:
-        Console().print(as_text(str(found)), highlight=False)
+        for line in str(found).split("\n"):
+            Console().print(as_text(line), highlight=False)
     if not found.ok:
         raise typer.Exit(1)
 
@@ -74,6 +80,9 @@ def diagnose(
         loope diagnose vit_tiny_patch16_224 --images photos --encoder sincos2d
     """
     require_packages("A diagnosis", "train", "timm", "torchvision", "safetensors")
+    names.require_timm_model(model)
+    names.require_encoders([] if encoder is None else [encoder])
+    require(encoder is not None or not option, "--option is for the encoder; name one with --encoder.")
     if to is not None:
         require(to.suffix == ".html", f"The report is an HTML file, such as report.html; got {as_text(to)}.")
         require(to.parent.is_dir(), f"There is no folder {to.parent}; make it first.")
@@ -87,7 +96,6 @@ def diagnose(
     from loope.surgery.attach import attach
     from loope.surgery.report import report
 
-    require(encoder is not None or not option, "--option is for the encoder; name one with --encoder.")
     with busy("Reading the model and the images"):
         files = read_unlabelled(images)
         require_timm_model(model)

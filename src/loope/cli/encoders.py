@@ -6,7 +6,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from loope.cli.names import KINDS, require_encoders
 from loope.cli.options import JsonOption, busy, read_grid
+from loope.core.errors import one_of
 from loope.core.limits import MOST_CELLS_COMPARED, MOST_DIM, require_cells
 from loope.core.plain import to_json
 
@@ -32,6 +34,9 @@ def encoders(
 
         loope encoders 'rope*' --json
     """
+    require_encoders([pattern])
+    if kind is not None:
+        one_of("kind", kind, KINDS)
     size = read_grid(grid)
     require_cells(size, MOST_CELLS_COMPARED, "This command")
     with busy("Counting"):

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Callable
 from io import TextIOWrapper
 from typing import Annotated
 
@@ -24,18 +25,29 @@ from loope.cli.three_cell import three_cell
 from loope.core.errors import LoopeError
 from loope.core.text import printable
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-)
-app.command()(demo)
-app.command()(order)
-app.command()(encoders)
-app.add_typer(three_cell, name="three-cell")
-app.command()(pesi)
-for command in (audit, diagnose, swap, run, report, status, tables, segment, explore):
-    app.command()(command)
+app = typer.Typer(rich_markup_mode="rich", pretty_exceptions_enable=False)
+GROUPS: dict[str, tuple[Callable[..., None], ...]] = {
+    "Explore": (explore, encoders, order),
+    "Measure": (pesi, audit, diagnose),
+    "Use": (swap, segment),
+    "Reproduce": (demo, tables, run, status, report),
+}
+for group, commands in GROUPS.items():
+    for command in commands:
+        app.command(rich_help_panel=group)(command)
+app.add_typer(three_cell, name="three-cell", rich_help_panel="Explore")
+
+OVERVIEW = """\
+Explore    loope explore                     compare encodings in the browser
+           loope encoders                    list the encoders
+           loope order gilbert raster        compare patch orders
+Measure    loope pesi gilbert sincos2d       how well do they keep geometry?
+           loope audit vit_tiny_patch16_224  does a model use positions right?
+Use        loope swap --help                 a new encoder for a trained model
+Reproduce  loope demo                        five encoders compared, 5 minutes
+           loope run table4                  a table of the paper
+
+loope --help lists all commands, loope COMMAND --help explains one."""
 
 
 def _version(wanted: bool) -> None:
@@ -44,8 +56,9 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def common(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
@@ -54,6 +67,8 @@ def common(
     ] = False,
 ) -> None:
     """Positional encodings for vision transformers: compare, measure and visualize them."""
+    if context.invoked_subcommand is None:
+        typer.echo(f"loope {loope.__version__}: positional encodings for vision transformers\n\n{OVERVIEW}")
 
 
 def main() -> None:
@@ -87,5 +102,6 @@ def main() -> None:
 
 
 def _stop(message: str, code: int) -> None:
-    typer.secho(f"Error: {printable(message)}", fg=typer.colors.RED, err=True)
+    lines = "\n".join(printable(line) for line in message.split("\n"))
+    typer.secho(f"Error: {lines}", fg=typer.colors.RED, err=True)
     sys.exit(code)

@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from loope.cli.names import require_orders
 from loope.cli.options import JsonOption, busy, read_grid, require_drawing
 from loope.core.files import write_atomic
 from loope.core.limits import MOST_CELLS_ORDERED, require_cells
@@ -26,6 +27,7 @@ def order(
 
         loope order --draw orders.png
     """
+    require_orders(names or ())
     size = read_grid(grid)
     require_cells(size, MOST_CELLS_ORDERED, "This command")
     if draw is not None:

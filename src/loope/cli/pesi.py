@@ -10,6 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from loope.cli.names import require_encoders, require_timm_model
 from loope.cli.options import MOST_SEED, JsonOption, busy, read_grid
 from loope.cli.text import as_text
 from loope.core.errors import require
@@ -69,13 +70,9 @@ def pesi(
 
         loope pesi --model vit_tiny_patch16_224 --directions 8 --json
     """
-    import torch
-
-    from loope.encoders import create_encoder, list_encoders
-    from loope.encoders.describe import usual_heads
-    from loope.pesi_metric.published import published
-    from loope.surgery.acting import EncodingInUse
-
+    require_encoders(encoders or ())
+    if model is not None:
+        require_timm_model(model)
     require(
         table is None or model is not None or checkpoint is not None,
         "--table names a tensor of a file or model; give --checkpoint or --model too.",
@@ -83,6 +80,13 @@ def pesi(
     size = None if grid is None else read_grid(grid)
     if size is not None:
         require_comparable(size)
+    import torch
+
+    from loope.encoders import create_encoder, list_encoders
+    from loope.encoders.describe import usual_heads
+    from loope.pesi_metric.published import published
+    from loope.surgery.acting import EncodingInUse
+
     rows: list[Measured] = []
     unused: list[str] = []
     with busy("Measuring"):

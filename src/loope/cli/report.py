@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from loope.cli import options
-from loope.core.errors import require
+from loope.cli import names, options
+from loope.core.errors import one_of, require
 from loope.core.packages import require_packages
 from loope.core.text import printable
 
@@ -33,13 +33,14 @@ def report(
         loope report table1 --format csv --to -
     """
     require_packages("A report", "train", "pandas", "scipy")
+    found = options.read_table(table, epochs, classes, skip_bad_images).narrowed(*(only or ()))
+    found.select(preset)  # fail early for an unknown preset
+    numbers = options.read_seeds(seeds)
+    one_of("format", file_format, names.REPORT_FORMATS)
     from loope.lab.experiments.report import make_results_table, write_report
     from loope.lab.experiments.results import Results
     from loope.lab.reports.formats import render
 
-    found = options.read_table(table, epochs, classes, skip_bad_images).narrowed(*(only or ()))
-    numbers = options.read_seeds(seeds)
-    found.select(preset)  # fail early for an unknown preset
     if to == Path("-"):
         shown = make_results_table(found, preset, numbers, Results.in_folder(out / "runs"))
         typer.echo(render(shown, file_format), nl=False)

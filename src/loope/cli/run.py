@@ -10,9 +10,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from loope.cli import options
+from loope.cli import names, options
 from loope.cli.text import as_text
-from loope.core.errors import require
+from loope.core.errors import one_of, require
 from loope.core.processes import world_size
 
 if TYPE_CHECKING:
@@ -70,6 +70,10 @@ def run(
 
     first = os.environ.get("RANK", "0") == "0"  # of the processes that share a run, only one prints
     console = Console(stderr=as_json, quiet=not first)
+    if on is not None:
+        names.require_executor(on)
+    for name in tracker or ():
+        one_of("tracker", name, names.TRACKERS)
     found = options.read_table(table, epochs, classes, skip_bad_images).narrowed(*(only or ()))
     numbers = options.read_seeds(seeds)
     runs = [entry.run.with_seed(seed) for entry in found.select(preset) for seed in numbers]

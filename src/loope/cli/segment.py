@@ -46,11 +46,12 @@ def segment(
 
         loope segment street.jpg --checkpoint setr.safetensors --scale 0.75 --scale 1 --scale 1.25 --flip
     """
+    require_packages("Segmenting", "models,plots", "matplotlib", "numpy", "PIL", "safetensors", "timm")
+    require(image.is_file(), f"No such image: {image}.")
+    require(checkpoint.exists(), f"There is no file {checkpoint}.")
     from loope.plots import layout
     from loope.segmentation import drawing as drawings
 
-    require_packages("Segmenting", "models,plots", "matplotlib", "numpy", "PIL", "safetensors", "timm")
-    require(image.is_file(), f"No such image: {image}.")
     picture = _read(image)
     model = _model(checkpoint)
     with busy("Segmenting"):

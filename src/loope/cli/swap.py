@@ -11,6 +11,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from loope.cli.names import require_encoders, require_timm_model
 from loope.cli.options import MOST_SEED, JsonOption, busy, read_encoder_options
 from loope.cli.text import as_text
 from loope.core.packages import require_packages
@@ -56,6 +57,8 @@ def swap(
         loope swap vit_tiny_patch16_224 sincos2d --images photos --to vit-sincos.safetensors --steps 0
     """
     require_packages("Swapping an encoder", "train", "accelerate", "safetensors", "timm", "torchmetrics", "torchvision")
+    require_timm_model(model)
+    require_encoders([encoder])
     from loope.cli.progress import TrainingBar, interruptible
     from loope.lab.data.folders import read_labels, read_unlabelled
     from loope.lab.engine.signals import Interrupted

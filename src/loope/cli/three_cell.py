@@ -11,9 +11,10 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.text import Text
 
+from loope.cli import names
 from loope.cli.options import JsonOption, busy, read_grid, require_drawing
 from loope.cli.text import as_text
-from loope.core.errors import require
+from loope.core.errors import one_of, require
 from loope.core.files import write_atomic
 from loope.core.limits import MOST_PIXELS, MOST_SAMPLES
 from loope.core.plain import to_json
@@ -51,10 +52,11 @@ def show(
 
         loope three-cell show --draw out/three-cell.png
     """
-    from loope.three_cell.bits import in_words
-
+    _check_names(split, sampler)
     if draw is not None:
         require_drawing(draw)
+    from loope.three_cell.bits import in_words
+
     with busy("Sampling"):
         data = _data(size, grid, 1, seed, split, sampler)
     count = min(count, len(data))
@@ -99,6 +101,8 @@ def export(
 
         loope three-cell export out/probe-7x7 --grid 7x7 --cell 4 --format npz
     """
+    _check_names(split, sampler)
+    one_of("format", file_format, names.EXPORT_FORMATS)
     from loope.three_cell.export import export as write
 
     data = _data(size, grid, cell, seed, split, sampler)
@@ -117,6 +121,12 @@ def export(
         return
     console.print(f"{len(data):,} samples in [bold]{as_text(folder)}[/bold], described in {as_text(card.name)}.")
     console.print(f"A constant answer scores {', '.join(f'{task} {rate:.1%}' for task, rate in rates.items())}.")
+
+
+def _check_names(split: str | None, sampler: str) -> None:
+    if split is not None:
+        one_of("split", split, names.SPLITS)
+    one_of("sampler", sampler, names.SAMPLERS)
 
 
 def _data(size: int, grid: str, cell: int, seed: int, split: str | None, sampler: str) -> ThreeCell:
