@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,16 +21,21 @@ from loope.core.packages import require_packages
 from loope.core.plain import to_json
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor
 
-    from loope.lab.reports.diagnosis import Diagnosis
+    from loope.diagnostics.whole import Diagnosis
+    from loope.lab.data.classification import Files
+    from loope.lab.data.transforms import Preparation
 
 BATCH = 32
 MOST_IMAGES = 100_000
+ModelArgument = Annotated[
+    str, typer.Argument(help="A timm model, a file of loope.save, or a folder of transformers' save_pretrained.")
+]
 
 
 def audit(
-    model: Annotated[str, typer.Argument(help="A timm model, or a .safetensors file of loope.save.")],
+    model: ModelArgument,
     as_json: JsonOption = False,
 ) -> None:
     """Check that a model treats positions right: its wiring, not its weights. Exits with 1 if something is wrong.
@@ -40,14 +46,12 @@ def audit(
         loope audit vit-rope.safetensors --json
     """
     require_packages("An audit", "models", "timm")
-    if model.endswith(".safetensors"):
-        require(Path(model).exists(), f"There is no file {model}.")
-    else:
-        names.require_timm_model(model)
+    names.require_model(model)
     from loope.diagnostics.audit import audit as check
+    from loope.lab.experiments.any_model import open_model
 
     with busy("Checking"):
-        found = check(_model(model))
+        found = check(open_model(model, weights="scratch"))
     if as_json:
         document = {"model": model, "class": found.model, "ok": found.ok, "passed": found.passed}
         findings = [each._asdict() for each in found.findings]
@@ -60,7 +64,7 @@ def audit(
 
 
 def diagnose(
-    model: Annotated[str, typer.Argument(help="A timm model; its pretrained weights are used.")],
+    model: ModelArgument,
     images: Annotated[Path, typer.Option(help="Folder of images, at any depth. No labels are needed.")],
     encoder: Annotated[
         str | None, typer.Option(help="An encoder to attach first, fitted to the model's own table if it can be.")
@@ -74,32 +78,34 @@ def diagnose(
 ) -> None:
     """Measure what a model knows of positions, layer by layer: tokens, attention, and what a shift does.
 
+    A timm model has its pretrained weights.
+
     Examples:
         loope diagnose vit_tiny_patch16_224 --images photos --to vit.html
+
+        loope diagnose vit-rope.safetensors --images photos
 
         loope diagnose vit_tiny_patch16_224 --images photos --encoder sincos2d
     """
     require_packages("A diagnosis", "train", "timm", "torchvision", "safetensors")
-    names.require_timm_model(model)
+    names.require_model(model)
     names.require_encoders([] if encoder is None else [encoder])
     require(encoder is not None or not option, "--option is for the encoder; name one with --encoder.")
     if to is not None:
         require(to.suffix == ".html", f"The report is an HTML file, such as report.html; got {as_text(to)}.")
         require(to.parent.is_dir(), f"There is no folder {to.parent}; make it first.")
         require_packages("A report", "plots", "matplotlib")
+    from loope.diagnostics.whole import diagnose as measure
     from loope.lab.data.folders import read_unlabelled
-    from loope.lab.experiments.spec import Model
-    from loope.lab.experiments.timm_models import create_timm, preparation
-    from loope.lab.reports.diagnosis import STEPS, page
-    from loope.lab.reports.diagnosis import diagnose as measure
-    from loope.pesi_metric.position_table import require_timm_model
+    from loope.lab.experiments.any_model import open_model, preparation_of
+    from loope.lab.reports.diagnosis import page
     from loope.surgery.attach import attach
+    from loope.surgery.find import attachment_of
     from loope.surgery.report import report
 
     with busy("Reading the model and the images"):
-        files = read_unlabelled(images)
-        require_timm_model(model)
-        made = create_timm(Model(name=model, weights="pretrained"))
+        files = _some(read_unlabelled(images), most)
+        made = open_model(model)
         if encoder is not None:
             options: dict[str, Any] = read_encoder_options(option or [])
             attach(made, encoder, init="own", **options)
@@ -107,51 +113,44 @@ def diagnose(
                 not report(made).keep_own,
                 f"{encoder!r} cannot be fitted to the model's own table; hand the model over with loope swap first.",
             )
-        batches = _batches(files, preparation(model), most)
+        batches = _batches(files, preparation_of(model, made))
     with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(STEPS[0], total=len(STEPS))
-        following = dict(zip(STEPS, (*STEPS[1:], ""), strict=True))
-        found = measure(made, batches, lambda step: bar.update(task, advance=1, description=following[step]))
-    title = f"{model}, {encoder or 'its own positions'}"
+        task = bar.add_task("Images", total=len(files.names))
+        found = measure(made, batches, lambda count: bar.advance(task, count))
+    attached = attachment_of(made)
+    encoders = None if attached is None else ", ".join(each.name for each in attached.encoders_of(0))
+    title = f"{model}, {encoders or 'its own positions'}"
     if to is not None:
         write_atomic(to, page(title, found))
     if as_json:
-        typer.echo(to_json(_document(model, encoder, found)))
+        typer.echo(to_json(_document(model, encoders, found)))
         return
     _print(title, found)
     if to is not None:
         Console().print(f"Written: [bold]{as_text(to)}[/bold]")
 
 
-def _model(name: str) -> nn.Module:
-    """Return a model by its timm name, with new weights, or from a file of `loope.save`."""
-    from loope.lab.experiments.spec import Model
-    from loope.lab.experiments.timm_models import create_timm
-    from loope.pesi_metric.position_table import require_timm_model
-    from loope.surgery.checkpoint import load
-
-    if name.endswith(".safetensors"):
-        return load(name)
-    require_timm_model(name)
-    return create_timm(Model(name=name))
+def _some(files: Files, most: int) -> Files:
+    """Return `most` of the files, at equal steps."""
+    number = len(files.names)
+    return files.take([index * number // most for index in range(most)] if number > most else range(number))
 
 
-def _batches(files: object, prepare: object, most: int) -> list:  # type: ignore[type-arg]
-    """Return batches of prepared images, at equal steps through the folder."""
-    from loope.lab.data.classification import Files, Images, ImageSource
+def _batches(files: Files, prepare: Preparation) -> Iterator[Tensor]:
+    """Yield batches of prepared images."""
+    from loope.lab.data.classification import Images, ImageSource
 
-    assert isinstance(files, Files)  # noqa: S101  (for the type checker)
-    step = -(-len(files.names) // most)
-    names = list(files.names)[::step]
-    chosen = Images(Files(files.folder, names), range(len(names)), ["train"] * len(names), names)
-    source = ImageSource(chosen, BATCH, prepare)  # type: ignore[arg-type]
-    return [images for images, _ in source.batches(0)]
+    names = files.names
+    source = ImageSource(Images(files, range(len(names)), ["train"] * len(names), names), BATCH, prepare)
+    return (images for images, _ in source.batches(0))
 
 
 def _print(title: str, found: Diagnosis) -> None:
     from loope.lab.reports.diagnosis import HEAD, notes, rows
 
-    table = Table(*HEAD, box=SIMPLE_HEAD, title=as_text(title))
+    table = Table(box=SIMPLE_HEAD, title=as_text(title))
+    for name in HEAD:
+        table.add_column("\n".join(name.rsplit(" ", 1)), no_wrap=True)  # fits 80 columns
     for row in rows(found):
         table.add_row(*row)
     console = Console()

@@ -4,6 +4,7 @@ The commands call these checks first. They do nothing once torch is loaded: the 
 knows those that a program registered before it called the command line.
 """
 
+import os
 import re
 import sys
 from collections.abc import Iterable
@@ -13,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import loope
-from loope.core.errors import LoopeError, nearest_first, one_of, unknown
+from loope.core.errors import LoopeError, nearest_first, one_of, require, unknown
 
 # What the library accepts, from modules that import torch or pandas; tests compare.
 KINDS = ("none", "additive", "conditional", "rotary", "bias")
@@ -50,6 +51,14 @@ def _require_registered(what: str, names: Iterable[str]) -> None:
     for name in names:
         if known and not any(fnmatchcase(each, name) for each in known):
             raise unknown(what, name, known)
+
+
+def require_model(name: str) -> None:
+    """Raise `LoopeError` if a name is neither a file or folder nor a timm model."""
+    if name.endswith(".safetensors") or os.sep in name or Path(name).is_dir():
+        require(Path(name).exists(), f"There is no file or folder {name}; give one, or the name of a timm model.")
+    else:
+        require_timm_model(name)
 
 
 def require_timm_model(name: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -14,10 +14,11 @@ from torch.overrides import TorchFunctionMode
 from loope.core.errors import LoopeError, require
 from loope.core.grid import Grid
 from loope.core.metric import Metric
-from loope.diagnostics.tokens import Watched
+from loope.diagnostics.tokens import Tokens, Watched
 from loope.surgery.adapters.branch import Branch
 
 SOFTMAX = (F.softmax, torch.softmax, Tensor.softmax)
+T = TypeVar("T")
 
 
 class Seen(NamedTuple):
@@ -89,16 +90,43 @@ def attention_distance(model: nn.Module, images: Iterable[Any], *, branch: int =
         (torch.Size([2, 3]), 2.01)
     """
     watched = Watched(model, branch)
-    total, count, grid = None, 0, None
+    attention = AttentionCollector(watched)
     for batch in watched.batches(images):
-        with spying(watched) as seen:
-            grid = watched.run(batch).grid
-        here = torch.stack([sums(each.scores.softmax(-1), grid, watched.branch.others) for each in blocks(seen)])
-        total = here if total is None else total + here
-        count += len(batch)
-    if total is None or grid is None:
-        raise LoopeError("There are no images: pass a list or loader of batches.")
-    return distances_of(total, count, grid)
+        attention.run(batch)
+    return attention.found()
+
+
+class AttentionCollector:
+    """Adds up how far the heads of a model look, in forward passes that it runs.
+
+    Weights are reduced as soon as they are seen: those of all blocks together would be larger than the model.
+
+    Args:
+        watched: the model.
+    """
+
+    def __init__(self, watched: Watched):
+        self._watched = watched
+        self._total: Tensor | None = None
+        self._images = 0
+
+    def run(self, batch: Tensor) -> Tokens:
+        """Run the model on a batch, add its attention, and return its tokens."""
+        with spying(self._watched, self._sums) as seen:
+            tokens = self._watched.run(batch)
+        here = torch.stack(blocks(seen))
+        self._total = here if self._total is None else self._total + here
+        self._images += len(batch)
+        return tokens
+
+    def found(self) -> AttentionDistances:
+        """Return the means over all images."""
+        if self._total is None:
+            raise LoopeError("There are no images: pass a list or loader of batches.")
+        return distances_of(self._total, self._images, self._watched.grid)
+
+    def _sums(self, seen: Seen) -> Tensor:
+        return sums(seen.scores.softmax(-1), self._watched.grid, self._watched.branch.others)
 
 
 def sums(weights: Tensor, grid: Grid, prefix: int) -> Tensor:
@@ -176,17 +204,17 @@ class AttentionDistance(Metric):
 
 
 @contextmanager
-def spying(watched: Watched) -> Iterator[list[list[Seen]]]:
-    """Collect what each attention module of the branch computes, by block, in one forward pass.
+def spying(watched: Watched, keep: Callable[[Seen], T]) -> Iterator[list[list[T]]]:
+    """Collect what `keep` returns of the attention that each block of the branch computes, in one forward pass.
 
     Tokens after the patches are moved before them.
     """
-    seen: list[list[Seen]] = [[] for _ in watched.branch.attentions]
+    seen: list[list[T]] = [[] for _ in watched.branch.attentions]
     spies: list[Spy] = []
 
     def enter(number: int) -> Callable[..., None]:
         def hook(module: nn.Module, args: Any) -> None:
-            spies.append(Spy(lambda each: seen[number].append(_patches_last(each, watched.branch))))
+            spies.append(Spy(lambda found: seen[number].append(keep(_patches_last(found, watched.branch)))))
             spies[-1].__enter__()  # type: ignore[no-untyped-call]
 
         return hook
@@ -209,8 +237,8 @@ def spying(watched: Watched) -> Iterator[list[list[Seen]]]:
             hook.remove()
 
 
-def blocks(seen: Sequence[Sequence[Seen]]) -> list[Seen]:
-    """Return the attention of each block.
+def blocks(seen: Sequence[Sequence[T]]) -> list[T]:
+    """Return what was kept of the attention of each block.
 
     Raises:
         LoopeError: if a block's attention was not seen.

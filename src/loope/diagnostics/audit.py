@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from loope.core.errors import LoopeError
-from loope.diagnostics import attention_checks, table_checks
+from loope.diagnostics import attention_checks, data_checks, table_checks
 from loope.diagnostics.findings import Finding
 from loope.diagnostics.subject import Subject
 from loope.surgery.adapters.base import adapter_for
@@ -21,7 +21,9 @@ CHECKS = {
     "a table at another size is the right way round": table_checks.table_resampled,
     "another shape is not the same grid": table_checks.shape_matters,
     "two sizes in turn do not leak": table_checks.sizes_in_turn,
-    "patches and positions move together": table_checks.positions_are_data,
+    "patches and positions move together": data_checks.positions_are_data,
+    "a batch of several sizes is its images one by one": data_checks.padded_agrees,
+    "a packed row is its images one by one": data_checks.packed_agrees,
     "scores depend on offsets": attention_checks.offsets_only,
     "positions are distinct in half precision": attention_checks.half_precision,
 }
@@ -62,8 +64,9 @@ def audit(model: nn.Module) -> AuditReport:
 
     Each patch and each row of the position table must reach its own token; a table at another size must be the right
     way round; a grid of another shape must not be taken for the own one; sizes in turn must not leak caches; a batch
-    must agree with its images one by one; attention between equal tokens must depend on offsets only; positions must
-    stay distinct in half precision; patches that move together with their positions must change nothing else.
+    must agree with its images one by one, also of several sizes with padding, or packed into one row; attention between
+    equal tokens must depend on offsets only; positions must stay distinct in half precision; patches that move together
+    with their positions must change nothing else.
 
     Args:
         model: a model that `loope.attach` supports, with or without encoders; it stays as it is.

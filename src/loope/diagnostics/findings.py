@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+SAME = 1e-3  # relative difference of tokens below which they are the same
+
 
 class Finding(NamedTuple):
     """Something wrong with positions in a model.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -16,6 +16,7 @@ from loope.diagnostics.tokens import Tokens, Watched, require_finite
 EVERY = 4  # one image of so many is held out
 MOST_SIDE = 8  # patches are averaged to this many pixels a side before the regression on pixels
 PIXELS = "pixels"
+RIDGE = 1e-3
 
 
 class ProbeScores(NamedTuple):
@@ -69,7 +70,7 @@ class Ridge(NamedTuple):
         return (tokens.double().cpu() - self.mean) @ self.weights
 
 
-def position_probe(model: nn.Module, images: Iterable[Any], *, ridge: float = 1e-3, branch: int = 0) -> ProbeScores:
+def position_probe(model: nn.Module, images: Iterable[Any], *, ridge: float = RIDGE, branch: int = 0) -> ProbeScores:
     """Measure how well row and column of a patch can be read from its token by ridge regression, layer by layer.
 
     With features x standardized by channel and targets y = (row, column) minus the centre of the grid, the weights are
@@ -103,44 +104,68 @@ def position_probe(model: nn.Module, images: Iterable[Any], *, ridge: float = 1e
         >>> scores.layers, bool(scores.r2[1] > 0.9)
         (['pixels', 'input', 'block 1'], True)
     """
-    ridge = as_positive(ridge, "ridge")
     watched = Watched(model, branch)
-    names = [PIXELS, *watched.layer_names]
-    moments: list[Moments] = []
-    held: list[Tensor] = []
-    trained = seen = 0
-    for batch in watched.batches(images):
-        number = torch.arange(seen, seen + len(batch))
-        seen += len(batch)
-        held.append(batch[number % EVERY == 1])
-        train = batch[number % EVERY != 1]
-        if len(train):
-            trained += len(train)
-            moments = add_moments(moments, *_features(watched.run(train), names))
-    test = [batch for batch in held if len(batch)]
-    require(seen >= 2, f"The probe needs images to fit and others to test on, 2 or more, got {seen}.")
-    fits = [solve(each, ridge) for each in moments]
-    squares, distances = torch.zeros(2, len(fits), dtype=torch.float64)
-    grid, count = Grid(1, 1), 0
-    for batch in test:
-        tokens = watched.run(batch)
-        grid = tokens.grid
-        layers, target = _features(tokens, names)
-        for layer, (fit, each) in enumerate(zip(fits, layers, strict=True)):
-            wrong = fit.predict(each) - target
-            squares[layer] += wrong.square().sum()
-            distances[layer] += wrong.norm(dim=-1).sum()
-        count += len(batch)
-    target = targets(grid)
-    return ProbeScores(
-        1 - squares / (count * target.square().sum()),
-        distances / (count * grid.size),
-        float(target.norm(dim=-1).mean()),
-        names,
-        grid,
-        trained,
-        count,
-    )
+    probe = Probe(watched.layer_names, as_positive(ridge, "ridge"))
+    return probe.measure(watched.batches(images), watched.run)
+
+
+class Probe:
+    """Fits the regression on some images and tests it on the others.
+
+    Args:
+        layers: name of each layer of tokens.
+        ridge: strength of the regularization.
+    """
+
+    def __init__(self, layers: Sequence[str], ridge: float = RIDGE):
+        self._names = [PIXELS, *layers]
+        self._ridge = ridge
+
+    def measure(self, batches: Iterable[Tensor], run: Callable[[Tensor], Tokens]) -> ProbeScores:
+        """Run the model once on every image, first on those to fit, then on those to test, and return the scores.
+
+        Args:
+            batches: batches of images.
+            run: runs the model on a batch.
+        """
+        moments: list[Moments] = []
+        held: list[Tensor] = []
+        trained = seen = 0
+        for batch in batches:
+            number = torch.arange(seen, seen + len(batch))
+            seen += len(batch)
+            held.append(batch[number % EVERY == 1])
+            train = batch[number % EVERY != 1]
+            if len(train):
+                trained += len(train)
+                moments = add_moments(moments, *_features(run(train), self._names))
+        require(seen >= 2, f"The probe needs images to fit and others to test on, 2 or more, got {seen}.")
+        return self._tested([solve(each, self._ridge) for each in moments], held, run, trained)
+
+    def _tested(
+        self, fits: Sequence[Ridge], held: Sequence[Tensor], run: Callable[[Tensor], Tokens], trained: int
+    ) -> ProbeScores:
+        squares, distances = torch.zeros(2, len(fits), dtype=torch.float64)
+        grid, count = Grid(1, 1), 0
+        for batch in torch.split(torch.cat(list(held)), max(map(len, held)) * EVERY):
+            tokens = run(batch)
+            grid = tokens.grid
+            layers, target = _features(tokens, self._names)
+            for layer, (fit, each) in enumerate(zip(fits, layers, strict=True)):
+                wrong = fit.predict(each) - target
+                squares[layer] += wrong.square().sum()
+                distances[layer] += wrong.norm(dim=-1).sum()
+            count += len(batch)
+        target = targets(grid)
+        return ProbeScores(
+            1 - squares / (count * target.square().sum()),
+            distances / (count * grid.size),
+            float(target.norm(dim=-1).mean()),
+            self._names,
+            grid,
+            trained,
+            count,
+        )
 
 
 def targets(grid: Grid) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from loope.core.errors import LoopeError, require
 from loope.core.grid import Grid
 from loope.core.metric import Metric
-from loope.diagnostics.tokens import Watched, require_finite
+from loope.diagnostics.tokens import Tokens, Watched, require_finite
 
 
 class TokenSums(NamedTuple):
@@ -111,8 +111,7 @@ def position_share(model: nn.Module, images: Iterable[Any], *, branch: int = 0) 
         >>> shares.layers, shares.images
         (['input', 'block 1', 'block 2'], 16)
     """
-    sums, grid, names = collect_sums(model, images, branch)
-    return shares_of(sums, grid, names)
+    return shares_of(*_collect(model, images, branch))
 
 
 def position_artifacts(model: nn.Module, images: Iterable[Any], *, branch: int = 0) -> PositionArtifacts:
@@ -126,7 +125,7 @@ def position_artifacts(model: nn.Module, images: Iterable[Any], *, branch: int =
     Raises:
         LoopeError: as `position_share`.
     """
-    return artifacts_of(*collect_sums(model, images, branch))
+    return artifacts_of(*_collect(model, images, branch))
 
 
 def token_sums(layers: Sequence[Tensor]) -> TokenSums:
@@ -213,19 +212,37 @@ class PositionShare(Metric):
         return shares_of(TokenSums(self.number, self.tokens, self.squares, self.means), self.grid, names)
 
 
-def collect_sums(model: nn.Module, images: Iterable[Any], branch: int) -> tuple[TokenSums, Grid, list[str]]:
-    """Return the sums over all images, the grid and the names of the layers."""
+class TokenCollector:
+    """Adds up the tokens of forward passes.
+
+    Args:
+        layers: name of each layer.
+    """
+
+    def __init__(self, layers: list[str]):
+        self.layers = layers
+        self._total: TokenSums | None = None
+
+    def add(self, tokens: Tokens) -> None:
+        """Add the tokens of a forward pass."""
+        require_finite(tokens.layers, self.layers)
+        here = token_sums(tokens.layers)
+        self._total = here if self._total is None else self._total.plus(here)
+        self._grid = tokens.grid
+
+    def found(self) -> tuple[TokenSums, Grid, list[str]]:
+        """Return the sums over all images, the grid and the names of the layers."""
+        if self._total is None:
+            raise LoopeError("There are no images: pass a list or loader of batches.")
+        return self._total, self._grid, self.layers
+
+
+def _collect(model: nn.Module, images: Iterable[Any], branch: int) -> tuple[TokenSums, Grid, list[str]]:
     watched = Watched(model, branch)
-    names = watched.layer_names
-    total: TokenSums | None = None
+    sums = TokenCollector(watched.layer_names)
     for batch in watched.batches(images):
-        seen = watched.run(batch)
-        require_finite(seen.layers, names)
-        here = token_sums(seen.layers)
-        total, grid = (here if total is None else total.plus(here)), seen.grid
-    if total is None:
-        raise LoopeError("There are no images: pass a list or loader of batches.")
-    return total, grid, names
+        sums.add(watched.run(batch))
+    return sums.found()
 
 
 def _exact(tokens: Tensor) -> Tensor:

@@ -70,29 +70,53 @@ def shift_sensitivity(
         True
     """
     watched = Watched(model, branch)
-    names = watched.layer_names
-    steps = sorted({as_size(each, "cells") for each in cells})
-    total, count = None, 0
+    shifts = ShiftCollector(watched, cells)
     for batch in watched.batches(images):
-        plain = watched.run(batch)
-        require_finite(plain.layers, names)
-        kept = [each for each in steps if each < min(plain.grid)]
-        require(bool(kept), f"Shifts must be below {min(plain.grid)}, for a grid of {plain.grid}, got {steps}.")
-        here = _sums(watched, batch, plain, kept)
-        total = here if total is None else [one + more for one, more in zip(total, here, strict=True)]
-        count += len(batch)
-    if total is None:
-        raise LoopeError("There are no images: pass a list or loader of batches.")
-    changed, norms, same, cosine = total
-    return ShiftSensitivity(
-        kept,
-        None if changed.isnan().any() else (changed[:, :-1] / norms[:-1]).sqrt(),
-        None if changed.isnan().any() else (changed[:, -1] / norms[-1]).sqrt(),
-        None if changed.isnan().any() else same / count,
-        cosine / count,
-        names,
-        count,
-    )
+        shifts.add(batch, watched.run(batch))
+    return shifts.found()
+
+
+class ShiftCollector:
+    """Adds up how far tokens and answers move; it runs the model for every shift, but not without one.
+
+    Args:
+        watched: the model.
+        cells: the shifts.
+    """
+
+    def __init__(self, watched: Watched, cells: Sequence[int] = (1, 2, 4)):
+        self._watched = watched
+        self._steps = sorted({as_size(each, "cells") for each in cells})
+        self._total: list[Tensor] | None = None
+        self.images = 0
+
+    def add(self, batch: Tensor, plain: Tokens) -> None:
+        """Add a batch of images, with the tokens that the model makes of it."""
+        require_finite(plain.layers, self._watched.layer_names)
+        self._kept = [each for each in self._steps if each < min(plain.grid)]
+        require(
+            bool(self._kept), f"Shifts must be below {min(plain.grid)}, for a grid of {plain.grid}, got {self._steps}."
+        )
+        here = _sums(self._watched, batch, plain, self._kept)
+        before = self._total
+        self._total = here if before is None else [one + more for one, more in zip(before, here, strict=True)]
+        self.images += len(batch)
+
+    def found(self) -> ShiftSensitivity:
+        """Return the means over all images."""
+        if self._total is None:
+            raise LoopeError("There are no images: pass a list or loader of batches.")
+        changed, norms, same, cosine = self._total
+        possible = not bool(changed.isnan().any())
+        return ShiftSensitivity(
+            self._kept,
+            (changed[:, :-1] / norms[:-1]).sqrt() if possible else None,
+            (changed[:, -1] / norms[-1]).sqrt() if possible else None,
+            same / self.images if possible else None,
+            cosine / self.images,
+            self._watched.layer_names,
+            self.images,
+        )
 
 
 def _sums(watched: Watched, batch: Tensor, plain: Tokens, cells: list[int]) -> list[Tensor]:

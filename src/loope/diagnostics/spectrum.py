@@ -154,7 +154,7 @@ def equal_tokens(watched: Watched, grid: Grid, size: Grid | None = None) -> list
     images = torch.zeros(1, branch.channels, *size).to(like)
     hooks = [block.register_forward_pre_hook(replace, with_kwargs=True) for block in branch.blocks]
     try:
-        with spying(watched) as seen:
+        with spying(watched, lambda each: each) as seen:
             found = watched.run(images).grid
     finally:
         for hook in hooks:

@@ -7,17 +7,13 @@ from torch import Tensor
 
 from loope.core.errors import LoopeError, require
 from loope.core.grid import Grid
-from loope.diagnostics.findings import Finding, apart
-from loope.diagnostics.subject import Change, Subject
+from loope.diagnostics.findings import SAME, Finding, apart
+from loope.diagnostics.own_tables import bump_cell, bump_line, require_tables, table_name
+from loope.diagnostics.patches import changes, cut, early, joined, with_patch
+from loope.diagnostics.subject import Subject
 from loope.diagnostics.tokens import Watched
-from loope.positions import Positions
-from loope.surgery.adapters.branch import Slot
-from loope.surgery.control import use_positions
-from loope.surgery.find import attachment_of
 
-SAME = 1e-3  # relative difference of tokens below which they are the same
 MOST = 0.7  # share of a change that must be in the right half of the grid
-EARLY = 2  # compare tokens after so many blocks: later, rounding grows
 
 
 def patches_in_order(subject: Subject) -> Finding | None:
@@ -25,7 +21,7 @@ def patches_in_order(subject: Subject) -> Finding | None:
     watched, images = subject.at(), subject.images(count=1)
     before = watched.run(images).layers[0]
     for number in _some_cells(subject.grid):
-        changed = _map(before, watched.run(_with_patch(images, subject.grid, number)).layers[0], subject.grid)
+        changed = changes(before, watched.run(with_patch(images, subject.grid, number)).layers[0], subject.grid)
         if int(changed.argmax()) != number:
             return Finding(
                 f"pixels of patch {number} change token {int(changed.argmax())} most",
@@ -38,8 +34,8 @@ def patches_in_order(subject: Subject) -> Finding | None:
 def batch_agrees(subject: Subject) -> Finding | None:
     """Run images together and one by one."""
     watched, images = subject.at(), subject.images(count=3)
-    together = _early(watched, images)
-    alone = torch.cat([_early(watched, each[None]) for each in images])
+    together = early(watched, images)
+    alone = torch.cat([early(watched, each[None]) for each in images])
     if apart(together, alone) < SAME:
         return None
     return Finding(
@@ -50,38 +46,53 @@ def batch_agrees(subject: Subject) -> Finding | None:
 
 
 def table_in_order(subject: Subject) -> Finding | None:
-    """Change one row of the position table: the token of that patch, and no other, must change."""
-    _require_table(subject)
-    images = subject.images(count=1)
+    """Change the table's vector of a patch, or of a row or column: only their tokens must change."""
+    axes = len(require_tables(subject)) == 2
+    grid, images = subject.grid, subject.images(count=1)
     before = subject.at().run(images).layers[0]
-    for number in _some_cells(subject.grid):
-        place = divmod(number, subject.grid.width)
-        changed = _map(before, subject.at(change=_bump([place])).run(images).layers[0], subject.grid)
-        if int(changed.argmax()) != number or float(changed.flatten()[number] / changed.sum()) < 1 - SAME:
+    cells = torch.arange(grid.size).view(*grid)
+    if axes:
+        parts = {
+            f"{('row', 'column')[axis]} {number}": (bump_line(axis, number), cells.select(axis, number))
+            for axis in (0, 1)
+            for number in (0, grid[axis] // 2, grid[axis] - 1)
+        }
+    else:
+        parts = {
+            f"patch {number}": (bump_cell(*divmod(number, grid.width)), cells.flatten()[[number]])
+            for number in _some_cells(grid)
+        }
+    for name, (change, wanted) in parts.items():
+        changed = changes(before, subject.at(change=change).run(images).layers[0], grid).flatten()
+        if float(changed[wanted].sum() / changed.sum().clamp(min=1e-20)) < 1 - SAME:
+            most = divmod(int(changed.argmax()), grid.width)
             return Finding(
-                f"the table's vector of patch {number} reaches token {int(changed.argmax())}",
-                "positions are shifted: the last token of a row has the position of the next row, or of a prefix token",
-                _table_name(subject),
+                f"the table's vector of {name} reaches tokens elsewhere, most of all the one in row {most[0]}, column "
+                f"{most[1]}",
+                "positions are shifted or swapped: the last token of a row has the position of the next row, or of a "
+                "prefix token, or rows and columns are mixed up",
+                table_name(subject),
             )
     return None
 
 
 def table_resampled(subject: Subject) -> Finding | None:
     """Change the first and last row and column of the table: the same edge must change at a size that is not square."""
-    _require_table(subject)
+    require_tables(subject)
     grid, size = subject.grid, subject.pixels(1, 2)
     images = subject.images(size, 1)
     plain = subject.at(size).run(images)
     before, new = plain.layers[0], plain.grid
-    rows, columns = range(grid.height), range(grid.width)
     edges = {
-        "first row": ([(0, column) for column in columns], (0, 0)),
-        "last row": ([(grid.height - 1, column) for column in columns], (0, 1)),
-        "first column": ([(row, 0) for row in rows], (1, 0)),
-        "last column": ([(row, grid.width - 1) for row in rows], (1, 1)),
+        "first row": (0, 0, 0),
+        "last row": (0, grid.height - 1, 1),
+        "first column": (1, 0, 0),
+        "last column": (1, grid.width - 1, 1),
     }
-    for name, (places, (axis, half)) in edges.items():
-        changed = _map(before, subject.at(size, _bump(places)).run(images).layers[0], new)
+    if subject.branch.table_square:
+        del edges["last row"]  # a wide image has the upper part of a square one's positions
+    for name, (axis, number, half) in edges.items():
+        changed = changes(before, subject.at(size, bump_line(axis, number)).run(images).layers[0], new)
         inside, along = _half(changed, axis, half), _half(changed, 1 - axis, 0)
         if not (inside > MOST and 1 - MOST < along < MOST):
             return Finding(
@@ -89,7 +100,7 @@ def table_resampled(subject: Subject) -> Finding | None:
                 f"change is in that half of the grid, {along:.0%} in the {'left' if axis == 0 else 'upper'} half",
                 "at sizes other than the trained one, patches get positions of other places: height and width are "
                 "swapped, or the table is cut instead of resampled",
-                _table_name(subject),
+                table_name(subject),
             )
     return None
 
@@ -97,20 +108,20 @@ def table_resampled(subject: Subject) -> Finding | None:
 def shape_matters(subject: Subject) -> Finding | None:
     """Give the same sequence of patches as h x w and as h/2 x 2w: a model with positions must tell them apart."""
     require(subject.alone and subject.grid.height % 2 == 0, "the grid cannot be folded to half its height")
-    patches = _patches(subject.images(count=1), subject.grid)
+    patches = cut(subject.images(count=1), subject.grid)
     flat = Grid(subject.grid.height // 2, subject.grid.width * 2)
     watched = subject.at()
-    own = _early(watched, _joined(patches, subject.grid))
-    turned = _early(watched, _joined(patches.flip(1), subject.grid)).flip(1)
+    own = early(watched, joined(patches, subject.grid))
+    turned = early(watched, joined(patches.flip(1), subject.grid)).flip(1)
     if apart(turned, own) < SAME:
         raise LoopeError("the model has no positions")
-    other = _early(subject.at(subject.pixels(0.5, 2)), _joined(patches, flat))
+    other = early(subject.at(subject.pixels(0.5, 2)), joined(patches, flat))
     if apart(other, own) > SAME:
         return None
     return Finding(
         f"{flat} patches give the same tokens as {subject.grid}",
         "patches of a wide image get positions of a square one: only their number counts",
-        _table_name(subject),
+        table_name(subject),
     )
 
 
@@ -120,9 +131,9 @@ def sizes_in_turn(subject: Subject) -> Finding | None:
     if subject.grid.height % 2 == 0:
         sizes.insert(1, subject.pixels(0.5, 2))  # as many patches: caches by number would mix them up
     one = subject.at(sizes[-1], direct=True)
-    fresh = [_early(_like(subject.at(size, direct=True), one), subject.images(size, 1)) for size in sizes]
+    fresh = [early(_like(subject.at(size, direct=True), one), subject.images(size, 1)) for size in sizes]
     for size, wanted in [*zip(sizes, fresh, strict=True), *zip(sizes, fresh, strict=True)]:
-        if apart(_early(one, subject.images(size, 1)), wanted) > SAME:
+        if apart(early(one, subject.images(size, 1)), wanted) > SAME:
             return Finding(
                 f"tokens at {size} pixels depend on the sizes that ran before",
                 "results change with the order of the images: a cache is kept from another size",
@@ -131,87 +142,13 @@ def sizes_in_turn(subject: Subject) -> Finding | None:
     return None
 
 
-def positions_are_data(subject: Subject) -> Finding | None:
-    """Transpose the grid of patches together with their positions: tokens must be the same in another layout."""
-    watched = subject.at()
-    attachment = attachment_of(watched.model)
-    if attachment is None or not subject.alone:
-        raise LoopeError("positions are data for attached encoders only")
-    for encoder in attachment.encoders_of(0):
-        require(
-            "mix" not in encoder.hooks() and not ("embed" in encoder.hooks() and encoder.reads_content),
-            f"{encoder.name!r} reads the image or its neighbours",
-        )
-    images, grid = subject.images(count=1), subject.grid
-    order = torch.arange(grid.size).view(*grid).T.flatten()
-    patches = _patches(images, grid)
-    plain = _early(watched, images)
-    with use_positions(watched.model, Positions((grid,)).take(order)):
-        moved = _early(watched, _joined(patches[:, order], grid))
-    if apart(moved, plain[:, order]) < SAME:
-        return None
-    return Finding(
-        "patches in another order, with their positions, give other tokens",
-        "cropped, packed or permuted patches get wrong positions",
-        ", ".join(each.name for each in attachment.encoders_of(0)),
-    )
-
-
-def _early(watched: Watched, images: Tensor) -> Tensor:
-    layers = watched.run(images).layers
-    return layers[min(EARLY, len(layers) - 1)]
-
-
 def _like(watched: Watched, other: Watched) -> Watched:
     watched.options = other.options  # the same way through the model at every size
     return watched
 
 
-def _require_table(subject: Subject) -> None:
-    require(
-        any(isinstance(slot.value, Tensor) for slot in _tables(subject.at())),
-        "the model's own encoding has no table that is in use",
-    )
-
-
-def _tables(watched: Watched) -> list[Slot]:
-    attachment = attachment_of(watched.model)
-    unused = attachment is not None and not attachment.spec["keep_own"]
-    return [] if unused or watched.branch.table is None else [watched.branch.table]
-
-
-def _bump(places: list[tuple[int, int]]) -> Change:
-    """Return a change that adds one random vector to the table at some cells of the model's own grid."""
-
-    def change(watched: Watched) -> None:
-        branch = watched.branch
-        table: Tensor = branch.table.value.data  # type: ignore[union-attr]
-        vector = torch.randn(table.shape[-1], generator=torch.Generator().manual_seed(1)).to(table) * 3
-        for row, column in places:
-            if table.dim() == 4:
-                table[0, row, column] += vector
-            elif table.dim() == 3:
-                table[0, branch.table_prefix + row * branch.grid.width + column] += vector
-            else:
-                table[branch.table_prefix + row * branch.grid.width + column] += vector
-
-    return change
-
-
-def _table_name(subject: Subject) -> str:
-    table = subject.branch.table
-    if table is None:
-        return type(subject.branch.patch_embed).__name__
-    return f"{type(table.module).__name__}.{table.attribute}"
-
-
 def _some_cells(grid: Grid) -> list[int]:
     return sorted({0, grid.width - 1, grid.size // 2, grid.size - 1})
-
-
-def _map(before: Tensor, after: Tensor, grid: Grid) -> Tensor:
-    """Return how much each token of one image changed, `(h, w)`."""
-    return (after - before)[0].square().sum(-1).view(*grid)
 
 
 def _half(changed: Tensor, axis: int, half: int) -> float:
@@ -221,25 +158,3 @@ def _half(changed: Tensor, axis: int, half: int) -> float:
     first = (side / 2 - places).sign() / 2 + 0.5
     share = float((changed.sum(1 - axis) * first).sum() / changed.sum().clamp(min=1e-20))
     return share if half == 0 else 1 - share
-
-
-def _with_patch(images: Tensor, grid: Grid, number: int) -> Tensor:
-    """Return images with other pixels in one patch."""
-    changed = images.clone()
-    row, column = divmod(number, grid.width)
-    high, wide = images.shape[-2] // grid.height, images.shape[-1] // grid.width
-    changed[..., row * high : (row + 1) * high, column * wide : (column + 1) * wide] *= -3
-    return changed
-
-
-def _patches(images: Tensor, grid: Grid) -> Tensor:
-    """Cut images `(B, C, H, W)` into patches `(B, N, C, side, side)`."""
-    high, wide = images.shape[-2] // grid.height, images.shape[-1] // grid.width
-    cut = images.reshape(*images.shape[:2], grid.height, high, grid.width, wide)
-    return cut.permute(0, 2, 4, 1, 3, 5).flatten(1, 2)
-
-
-def _joined(patches: Tensor, grid: Grid) -> Tensor:
-    """Put patches `(B, N, C, side, side)` together."""
-    rows = patches.reshape(len(patches), *grid, *patches.shape[2:])
-    return rows.permute(0, 3, 1, 4, 2, 5).flatten(4).flatten(2, 3)

@@ -48,6 +48,7 @@ class Watched:
     def __init__(self, model: nn.Module, branch: int = 0):
         self.model = model
         self.options: dict[str, Any] = {}  # of the forward pass
+        self.grid = Grid(1, 1)  # of the patches; known from the moment the first block runs
         self.adapter: Adapter = adapter_for(unwrapped(model))
         branches = self.adapter.branches()
         require(
@@ -88,12 +89,19 @@ class Watched:
         """
         seen: list[Tensor] = []
         calls: list[tuple[Any, Any]] = []
+        pixels: list[Tensor] = []
 
         def called(module: nn.Module, args: Any, kwargs: Any) -> None:
             calls.append((args, kwargs))
 
         def entered(module: nn.Module, args: Any, kwargs: Any) -> None:
             seen.append(first_output(args or tuple(kwargs.values())))
+            called_with, more = calls[0]
+            made, positions = self.adapter.positions(self.branch, self._patches(seen[0]), *called_with, **more)
+            if positions.whole is None:
+                raise LoopeError("The patches must be those of a whole grid, in row-major order.")
+            self.grid = positions.whole
+            pixels.append(made)
 
         def left(module: nn.Module, args: Any, output: Any) -> None:
             seen.append(first_output(output))
@@ -116,16 +124,14 @@ class Watched:
         finally:
             for hook in hooks:
                 hook.remove()
-        branch = self.branch
-        tokens = [branch.split(branch.channels_last(each).flatten(1, -2))[1] for each in seen]  # some are (B, h, w, D)
-        args, kwargs = calls[0]
-        pixels, positions = self.adapter.positions(self.branch, tokens[0], *args, **kwargs)
-        grid: Grid | None = positions.whole
-        if grid is None:
-            raise LoopeError("The patches must be those of a whole grid, in row-major order.")
+        tokens = [self._patches(each) for each in seen]
         for each in tokens:
-            self._require_all(each, grid)
-        return Tokens(grid, tokens, output, pixels)
+            self._require_all(each, self.grid)
+        return Tokens(self.grid, tokens, output, pixels[0])
+
+    def _patches(self, tokens: Tensor) -> Tensor:
+        """Return the patches, `(B, N, D)`, of what a block takes or returns; for some that is `(B, h, w, D)`."""
+        return self.branch.split(self.branch.channels_last(tokens).flatten(1, -2))[1]
 
     def _require_all(self, patches: Tensor, grid: Grid) -> None:
         require(

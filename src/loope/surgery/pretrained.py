@@ -1,9 +1,10 @@
-"""Load folders that transformers' `save_pretrained` or `Trainer` wrote from an attached model."""
+"""Load folders that transformers' `save_pretrained` or `Trainer` wrote."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -59,17 +60,8 @@ def load_folder(folder: Path) -> nn.Module:
     Raises:
         LoopeError: if the folder was not written by transformers, is damaged, or its model has nothing attached.
     """
-    require(
-        not (folder / PEFT_CONFIG).is_file(),
-        f"{folder} holds an adapter of PEFT: build and attach the model as before, then call "
-        f"peft.PeftModel.from_pretrained(model, {str(folder)!r}).",
-    )
-    require(
-        (folder / CONFIG).is_file() and ((folder / WEIGHTS).is_file() or (folder / INDEX).is_file()),
-        f"Expected a folder with {CONFIG} and {WEIGHTS}, as transformers and loope.HubModel write it, got {folder}.",
-    )
     state = _weights(folder)
-    found = [key for key in state if key == SPEC or key.endswith(f".{SPEC}")]
+    found = _attached(state)
     require(bool(found), f"The model in {folder} has nothing attached; read it with transformers' from_pretrained.")
     require(
         len(found) == 1, f"The model in {folder} has {len(found)} attached parts, {', '.join(found)}; expected one."
@@ -99,6 +91,41 @@ def load_folder(folder: Path) -> nn.Module:
     return model.eval()
 
 
+def is_plain(folder: Path) -> bool:
+    """Return whether transformers wrote a folder's model, with nothing attached.
+
+    Raises:
+        LoopeError: as `load_folder`, for other reasons than that.
+    """
+    return not _attached(_weights(folder))
+
+
+def load_plain(folder: Path) -> nn.Module:
+    """Build the model of a folder that `is_plain`, and load its weights.
+
+    Raises:
+        LoopeError: if the folder is damaged, or its model is none that `loope.attach` supports.
+    """
+    state = _weights(folder)
+    shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
+    try:
+        config = json.loads((folder / CONFIG).read_text())
+        about = {"class": (config.get("architectures") or ["none"])[0], "config": config}
+        rehearsal.require_modest({"config": config}, len(state))
+        build = partial(BuiltByTransformers.build, about)
+        rehearsal.build_bounded(build, lambda model: None, 1, shapes)  # the model's own grid is checked in any case
+        return with_weights(about, state).eval()
+    except LoopeError:
+        raise
+    except Exception as error:  # a damaged or foreign configuration can make transformers raise anything
+        raise LoopeError(f"{folder} cannot be read: {type(error).__name__}: {str(error)[:500]}") from error
+
+
+def _attached(state: Mapping[str, Tensor]) -> list[str]:
+    """Return the keys that describe what is attached to a model or its parts."""
+    return [key for key in state if key == SPEC or key.endswith(f".{SPEC}")]
+
+
 def _described(config: dict[str, Any], how: dict[str, Any], part: str) -> tuple[dict[str, Any], Grid]:
     """Return how to build the folder's model, and the image size of its attached part."""
     if MARK in config:
@@ -122,6 +149,15 @@ def _part(model: nn.Module, prefix: str) -> nn.Module:
 def _weights(folder: Path) -> dict[str, Tensor]:
     from safetensors.torch import load_file
 
+    require(
+        not (folder / PEFT_CONFIG).is_file(),
+        f"{folder} holds an adapter of PEFT: build and attach the model as before, then call "
+        f"peft.PeftModel.from_pretrained(model, {str(folder)!r}).",
+    )
+    require(
+        (folder / CONFIG).is_file() and ((folder / WEIGHTS).is_file() or (folder / INDEX).is_file()),
+        f"Expected a folder with {CONFIG} and {WEIGHTS}, as transformers and loope.HubModel write it, got {folder}.",
+    )
     names = [WEIGHTS]
     if (folder / INDEX).is_file():
         names = sorted(set(json.loads((folder / INDEX).read_text())["weight_map"].values()))

@@ -1,64 +1,17 @@
-"""Diagnose a model on images, and write what was found as one HTML page."""
+"""The diagnosis of a model as rows of text, and as one HTML page."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from torch import Tensor, nn
-
-from loope.core.errors import LoopeError
-from loope.diagnostics.attention import AttentionDistances, attention_distance
-from loope.diagnostics.probe import ProbeScores, position_probe
-from loope.diagnostics.share import PositionArtifacts, PositionShares, artifacts_of, collect_sums, shares_of
-from loope.diagnostics.shift import ShiftSensitivity, shift_sensitivity
-from loope.diagnostics.spectrum import RotarySpectrum, rotary_spectrum
+from loope.diagnostics.whole import Diagnosis
 from loope.lab.reports import html
 from loope.plots.layout import panels, plain_axes, png
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FEW = 32  # images for shifts, which take several passes each
-STEPS = ("position share", "probe", "attention", "shifts", "rotary")
 HEAD = ("layer", "position share", "R² of places", "error, cells", "distance, cells", "to prefix", "shift kept")
-
-
-class Diagnosis(NamedTuple):
-    """What the diagnostics of a model found; `rotary` is None without a rotary encoding."""
-
-    shares: PositionShares
-    artifacts: PositionArtifacts
-    probe: ProbeScores
-    attention: AttentionDistances
-    shift: ShiftSensitivity
-    rotary: RotarySpectrum | None
-
-
-def diagnose(model: nn.Module, batches: Sequence[Tensor], done: Callable[[str], None]) -> Diagnosis:
-    """Run the diagnostics on the first branch of a model.
-
-    Args:
-        model: a model that `loope.attach` supports.
-        batches: batches of images.
-        done: called after each of `STEPS`.
-    """
-    few = max(1, FEW // len(batches[0]))
-    sums = collect_sums(model, batches, 0)
-    done(STEPS[0])
-    probe = position_probe(model, batches)
-    done(STEPS[1])
-    attention = attention_distance(model, batches[: 2 * few])
-    done(STEPS[2])
-
-    shift = shift_sensitivity(model, batches[:few])
-    done(STEPS[3])
-    try:
-        rotary = rotary_spectrum(model)
-    except LoopeError:  # there is none
-        rotary = None
-    done(STEPS[4])
-    return Diagnosis(shares_of(*sums), artifacts_of(*sums), probe, attention, shift, rotary)
 
 
 def rows(found: Diagnosis) -> list[list[str]]:

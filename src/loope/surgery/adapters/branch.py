@@ -53,6 +53,7 @@ class Branch:
             `(1, h, w, D)`, if it has one.
         table_prefix: number P' of prefix tokens in that table. They come first among the prefix tokens.
         table_grid: the grid of that table, if the model resamples it to every image; `loope.resize` then leaves it.
+        table_square: whether the model resamples its tables to a square and takes the upper left part of it.
         embeddings: the module that reads the table, if it does so before it calls `patch_embed`.
         entry: a module whose first input is all tokens, positions included; needed for `prefix="learned"`.
         add_at_entry: add positions to the patches in the input of `entry`, not in the output of `patch_embed`; for
@@ -80,6 +81,7 @@ class Branch:
     table: Slot | None = None
     table_prefix: int = 0
     table_grid: Grid | None = None
+    table_square: bool = False
     embeddings: nn.Module | None = None
     entry: nn.Module | None = None
     add_at_entry: bool = False

@@ -46,6 +46,7 @@ class NaFlexAdapter(TimmAdapter):
                 channels=embeds.in_chans,
                 prefix=model.num_prefix_tokens,
                 table=Slot(embeds, "pos_embed"),
+                table_square=embeds.pos_embed_ar_preserving,
                 entry=embeds.pos_drop,
                 add_at_entry=True,
                 patch_drop=patch_drop(model),
