@@ -1,5 +1,7 @@
 """LieRE: one matrix exponential for each patch, head and block; exactly relative where the matrices commute."""
 
+import math
+
 import pytest
 import torch
 
@@ -51,6 +53,15 @@ def test_exponentials_and_their_gradients_are_torchs(norm, dtype):
     torch.testing.assert_close(ours, theirs, **tolerance)
     gradients = [torch.autograd.grad((each * weights).sum(), skew)[0] for each in (ours, theirs)]
     torch.testing.assert_close(*gradients, rtol=0, atol=20 * tolerance["atol"])
+
+
+@pytest.mark.parametrize("angle", [0.054, 0.43, 3.4, 55.0])  # about the largest for 0, 3, 6 and 10 squarings
+def test_in_a_plane_it_is_the_rotation_by_an_angle(angle):
+    turn = torch.tensor([[0.0, -angle], [angle, 0.0]], dtype=torch.float64)
+    cos, sin = math.cos(angle), math.sin(angle)
+    expected = torch.tensor([[cos, -sin], [sin, cos]], dtype=torch.float64)
+    tolerance = 3 * torch.finfo(torch.float64).eps * angle / 0.054  # squaring doubles it
+    torch.testing.assert_close(exponential(turn, torch.tensor(angle)), expected, rtol=0, atol=tolerance)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

@@ -128,6 +128,18 @@ class TestLookHere:
                     ]
                     assert ours[0, :, i, j].tolist() == pytest.approx(slow, abs=1e-9)
 
+    def test_between_cells_it_is_the_definition_too(self):
+        ours = bias_of(make("lookhere", 12), 0, POSITIONS["moved"])
+        points = POSITIONS["moved"].coordinates[0].tolist()
+        slopes = [*[1] * 8, 1 / 2, 1 / 8, 1 / 32, 1 / 128]
+        for i, query in enumerate(points):
+            for j, key in enumerate(points):
+                slow = [
+                    slow_lookhere(query, key, direction, 90, 1.5 * slope)
+                    for direction, slope in zip([*COMPASS, *[None] * 4], slopes, strict=True)
+                ]
+                assert ours[0, :, i, j].tolist() == pytest.approx(slow, abs=1e-6)
+
     @pytest.mark.parametrize("fov", [180, 90, 45])
     def test_fields_of_view_are_the_published_ones(self, fov):
         """The paper's eight views of a fov, as comparisons of how far up and right a key is."""

@@ -136,6 +136,7 @@ def test_commuting_blocks_are_comropes(layout):
     encoder, q = learned("rope_mixed", basis="commuting", layout=layout), queries()
     ours, _ = encoder.rotate(q, q, GRID, 1)
     frequencies, basis = encoder.frequencies.detach()[:, 1], encoder.basis
+    assert basis.skew.shape == (DEPTH, HEADS, WIDTH // 8, 8, 8)
     for head in range(HEADS):
         blocks = torch.block_diag(*cayley(basis.skew[1, head].detach()))
         turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]], dtype=torch.float64)

@@ -9,7 +9,13 @@ import loope
 from loope.positions import Positions
 
 HEADS, WIDTH = 4, 8
-BIASES = [("alibi2d", {}), ("irpe", {"mode": "bias"}), ("rel_pos_mlp", {}), ("lookhere", {}), ("fire2d", {})]
+BIASES = [
+    ("alibi2d", {}),
+    ("irpe", {"mode": "bias"}),
+    ("rel_pos_mlp", {}),
+    ("lookhere", {"directed": 3}),  # right, left and up
+    ("fire2d", {}),
+]
 every_bias = pytest.mark.parametrize(("name", "options"), BIASES)
 POSITIONS = {
     "whole": Positions.grid(3, 5),

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from loope.core.grid import Grid, GridLike, as_grid, as_size
 from loope.encoders.base import PositionalEncoder, register_encoder
-from loope.encoders.masks import ScoreMod, as_score_mod, mask
+from loope.encoders.masks import ScoreMod, as_score_mod, axes, mask
 from loope.positions import Positions, PositionsLike, as_positions
 
 
@@ -48,8 +48,7 @@ class Alibi2d(PositionalEncoder):
 
     def score_mod(self, positions: PositionsLike, layer: int = 0, *, prefix: int = 0) -> ScoreMod:
         place = as_positions(positions)
-        points = self._plane(place)[0].expand(place.rows, -1, -1).to(self.wide)
-        row, column = (axis.contiguous() for axis in points.unbind(-1))  # the compiled kernel takes no views
+        row, column = axes(self._plane(place)[0].to(self.wide), place)
         slopes = self._slopes(row)
 
         def bias(image: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from loope.core.grid import Grid, GridLike, as_positive, as_size
 from loope.encoders.base import register_encoder
-from loope.encoders.masks import ScoreMod, as_score_mod
+from loope.encoders.masks import ScoreMod, as_score_mod, axes
 from loope.encoders.pair_bias import PairBias, Perceptrons, offset_index, offsets
 from loope.positions import Positions, PositionsLike, as_positions
 
@@ -52,7 +52,7 @@ class Fire2d(PairBias):
         place = as_positions(positions)
         self._check_layer(layer, self.depth)
         points, sizes = (each.to(self.wide) for each in self._plane(place))
-        row, column = (axis.expand(place.rows, -1).contiguous() for axis in points.unbind(-1))
+        row, column = axes(points, place)
         reach = self._psi(self._limit(_farthest(points, sizes), layer), layer).expand(place.rows, -1).contiguous()
         slope, start, weight = self.mlps.first[layer, 0], self.mlps.start[layer], self.mlps.last[layer]
 

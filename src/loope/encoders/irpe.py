@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from loope.core.errors import one_of, require_multiple
 from loope.core.grid import Grid, GridLike, as_grid, as_size
 from loope.encoders.base import PositionalEncoder, register_encoder
-from loope.encoders.masks import ScoreMod, as_score_mod, mask
+from loope.encoders.masks import ScoreMod, as_score_mod, axes, mask
 from loope.positions import Positions, PositionsLike, as_positions
 
 ALPHA, BETA, GAMMA = 1.9, 3.8, 15.2
@@ -67,8 +67,7 @@ class ImageRelativePosition(PositionalEncoder):
             return super().score_mod(positions, layer, prefix=prefix)
         self._check_layer(layer, len(self.tables))
         place = as_positions(positions)
-        points = self._plane(place)[0].expand(place.rows, -1, -1)
-        row, column = (axis.contiguous() for axis in points.unbind(-1))  # the compiled kernel takes no views
+        row, column = axes(self._plane(place)[0], place)
         table = self.tables[layer][:, 0]
         buckets = piecewise_index(torch.arange(-FAR, FAR + 1, device=row.device)) + int(BETA)
 

@@ -10,6 +10,7 @@ from loope.core.errors import require_multiple
 from loope.core.grid import Grid, GridLike, as_size
 from loope.encoders.base import register_encoder
 from loope.encoders.refine import Refinable, Refine
+from loope.encoders.rotary_waves import centred
 from loope.positions import Positions, PositionsLike, as_positions
 from loope.positions.augment import Augment
 
@@ -75,7 +76,7 @@ class Liere(Refinable):
         if place.moved is None:
             points = self.per_patch("_coordinates", place)
         else:
-            points = _centred(*self._plane(place)).to(self.wide)
+            points = centred(*self._plane(place)).to(self.wide)
         values = self.generators[:, layer].to(points.dtype)
         values = values if strength is None else values * strength
         rows, columns = (values - values.mT)[:, :, None]  # (heads, 1, d/b, b, b) each
@@ -116,7 +117,7 @@ class Liere(Refinable):
         return {"generators"}
 
     def _coordinates(self, grid: Grid) -> Tensor:
-        return _centred(*Positions((grid,)).plane(torch.float64))[0]
+        return centred(*Positions((grid,)).plane(torch.float64))[0]
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, heads={self.heads}, block={self.block}"
@@ -132,7 +133,8 @@ def exponential(matrices: Tensor, largest: Tensor) -> Tensor:
     if torch.compiler.is_compiling() or tracing or matrices.is_meta:
         made: Tensor = torch.linalg.matrix_exp(matrices)
         return made
-    enough = (math.factorial(9) * torch.finfo(matrices.dtype).eps) ** (1 / 9)  # the ninth term is rounded away
+    # Up to this norm, the ninth term is lost in the rounding of the first.
+    enough = (math.factorial(9) * torch.finfo(matrices.dtype).eps) ** (1 / 8)
     squarings = int(torch.frexp(largest / enough).exponent.clamp(0, 100))
     # Twenty such tensors would be kept for the gradient: make them again.
     series: Tensor = checkpoint(_series, matrices, squarings, use_reentrant=False, preserve_rng_state=False)
@@ -159,8 +161,3 @@ def turn_blocks(x: Tensor, rotations: Tensor) -> Tensor:
     if len(rotations) == 1:  # one product for all images
         return torch.einsum("hnkij,bhnkj->bhnki", rotations[0], blocks).flatten(-2)
     return torch.einsum("bhnkij,bhnkj->bhnki", rotations, blocks).flatten(-2)
-
-
-def _centred(points: Tensor, sizes: Tensor) -> Tensor:
-    """Return coordinates from -1 to 1 over the image; cells have their centres inside."""
-    return 2 * (points + 0.5) / sizes - 1

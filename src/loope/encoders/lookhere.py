@@ -8,7 +8,7 @@ from torch import Tensor
 from loope.core.errors import require, shown
 from loope.core.grid import Grid, GridLike, as_positive, as_size
 from loope.encoders.base import register_encoder
-from loope.encoders.masks import HIDDEN, ScoreMod, as_score_mod
+from loope.encoders.masks import HIDDEN, ScoreMod, as_score_mod, axes
 from loope.encoders.pair_bias import PairBias, offset_index, offsets
 from loope.positions import Positions, PositionsLike, as_positions
 
@@ -73,8 +73,7 @@ class LookHere(PairBias):
     def score_mod(self, positions: PositionsLike, layer: int = 0, *, prefix: int = 0) -> ScoreMod:
         place = as_positions(positions)
         self._check_layer(layer, self.depth)
-        points = self._plane(place)[0].expand(place.rows, -1, -1).to(self.wide)
-        row, column = (axis.contiguous() for axis in points.unbind(-1))  # the compiled kernel takes no views
+        row, column = axes(self._plane(place)[0].to(self.wide), place)
         heads = torch.tensor(self._heads(), dtype=row.dtype, device=row.device)
         slope, down, right, least = (axis.contiguous() for axis in heads.unbind(-1))
         factor = self._layer_slope(layer)

@@ -65,6 +65,12 @@ def as_score_mod(
     return score_mod
 
 
+def axes(values: Tensor, positions: Positions) -> tuple[Tensor, Tensor]:
+    """Return rows and columns of `(1 or B, N, 2)` values, `(B, N)` each, for a `score_mod`: kernels take no views."""
+    row, column = (axis.expand(positions.rows, -1).contiguous() for axis in values.unbind(-1))
+    return row, column
+
+
 def require_unpacked(positions: Positions, prefix: int) -> None:
     """Check that no prefix tokens stand before a packed sequence: they would belong to no image, and see all.
 

@@ -6,7 +6,7 @@ from torch import Tensor
 from loope.core.errors import require
 from loope.core.grid import Grid, GridLike, as_grid, as_size
 from loope.encoders.base import register_encoder
-from loope.encoders.masks import ScoreMod, as_score_mod
+from loope.encoders.masks import ScoreMod, as_score_mod, axes
 from loope.encoders.pair_bias import PairBias, Perceptrons, offset_index, offsets
 from loope.positions import PositionsLike, as_positions
 
@@ -52,10 +52,9 @@ class RelPosMlp(PairBias):
         table = torch.cat(tables, dim=1)
         starts = torch.tensor([0, *(each.shape[1] for each in tables)]).cumsum(0)
         points, sizes = self._plane(place)
-        shape = (place.rows, place.length)
-        row, column = (axis.expand(shape).contiguous().long() for axis in points.unbind(-1))
-        height, width = (axis.expand(shape).contiguous().long() for axis in sizes.unbind(-1))
-        first = starts[kinds].to(row.device)[place.image().to(row.device)].expand(shape).contiguous()
+        row, column = axes(points.long(), place)
+        height, width = axes(sizes.expand_as(points).long(), place)
+        first = starts[kinds].to(row.device)[place.image().to(row.device)].expand_as(row).contiguous()
 
         def bias(image: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
             # Keys of other images, which are hidden, may be further away than any of this one.

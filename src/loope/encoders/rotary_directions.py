@@ -13,7 +13,7 @@ from loope.encoders.base import register_encoder
 from loope.encoders.refine import Refine
 from loope.encoders.rotary import RopeAxial
 from loope.encoders.rotary_base import WaveRotary
-from loope.encoders.rotary_waves import bands
+from loope.encoders.rotary_waves import bands, centred
 from loope.positions.augment import Augment
 
 TRAINED_WITH: Augment = MappingProxyType({"rescale": 2.0})  # DINOv3
@@ -68,7 +68,7 @@ class RopeDinoV3(RopeAxial):
         super().__init__(dim, grid, heads, temperature, refine, patch_size, channels, **shared)
 
     def _scaled(self, points: Tensor, sizes: Tensor) -> Tensor:
-        return 2 * torch.pi * (2 * (points + 0.5) / sizes - 1)
+        return 2 * torch.pi * centred(points, sizes)
 
 
 @register_encoder("rope_golden")

@@ -44,6 +44,11 @@ def bands(count: int, temperature: float) -> Tensor:
     return temperature ** (-torch.arange(count, dtype=torch.float64) / count)
 
 
+def centred(points: Tensor, sizes: Tensor) -> Tensor:
+    """Return coordinates from -1 to 1 over images of these sizes; cells have their centres inside."""
+    return 2 * (points + 0.5) / sizes - 1
+
+
 def slowness(vectors: Tensor) -> Tensor:
     """Return 0 for the longest of the wave vectors `(..., d/2, 2)`, 1 for the shortest, and linear in log length."""
     lengths: Tensor = torch.linalg.vector_norm(vectors.detach(), dim=-1)
