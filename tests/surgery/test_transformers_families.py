@@ -139,6 +139,16 @@ def test_resize(name, keep_own, tmp_path):
         assert torch.equal(predict(twin), predict(make(name)))
 
 
+@pytest.mark.parametrize("name", ["Dinov2", "DINOv3", "YOLOS", "ViTDet"])
+@pytest.mark.parametrize("encoder", ["sincos2d", "loope", "rope_mixed", "irpe", "peg"])
+def test_images_are_cropped_to_whole_patches(name, encoder):
+    """As the convolution that embeds patches does; a detector's images have any size."""
+    model = attached(name, encoder)
+    pixels = torch.randn(2, 3, 45, 37)
+    with torch.no_grad():
+        torch.testing.assert_close(model(pixels)[0], model(pixels[..., :40, :32])[0])
+
+
 @models(INTERPOLATE)
 def test_interpolate_pos_encoding(name):
     model, size = attached(name, ["sincos2d", "rope_axial", "alibi2d"]), (48, 64)  # none of these is resampled
@@ -204,7 +214,7 @@ def test_half_precision(name):
 
 
 @every_core
-@pytest.mark.parametrize("encoder", ["peg", "irpe", "rope_mixed"])  # what acts in blocks
+@pytest.mark.parametrize("encoder", KINDS)
 def test_gradient_checkpointing(name, encoder):
     gradients = []
     for checkpointing in (False, True):
@@ -261,7 +271,7 @@ def test_baked_models_agree(name):
     torch.testing.assert_close(predict(model), expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["DINOv3", "Data2Vec", "CLIP"])
+@pytest.mark.parametrize("name", ["DINOv3", "Data2Vec", "CLIP", "YOLOS", "ViTDet"])
 def test_transfer(name):
     model = loope.attach(make(name), "rope_mixed", init="own")
     images = inputs(model)["pixel_values"]
