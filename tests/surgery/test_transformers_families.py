@@ -14,7 +14,17 @@ from tests.surgery.test_permutations import permuted_patches
 from tests.surgery.transformers_models import CORES, HEADS, MODELS, PATCH, inputs, make, output, predict
 
 # Families with the code of another one, and heads on a family: `make test` covers one of a kind.
-COPIES = {"ViTMSN", "MetaCLIP 2", "Chinese CLIP", "AltCLIP", "CLIPSeg", "OWLv2", "TIPSv2", "SiglipModel", "SAM-HQ"} | {
+COPIES = {
+    "ViTMSN",
+    "MetaCLIP 2",
+    "Chinese CLIP",
+    "AltCLIP",
+    "CLIPSeg",
+    "OWLv2",
+    "TIPSv2",
+    "SiglipModel",
+    "HF SAM-HQ",
+} | {
     name
     for name in HEADS
     if name.endswith("ForImageClassification") and not name.startswith(("CLIP", "Timm", "Siglip2"))
@@ -32,9 +42,9 @@ ACTING = ["irpe", "rope_mixed"]  # in attention
 ONLY_SQUARE = {"CLIP", "MetaCLIP 2", "Chinese CLIP", "AltCLIP"}  # unless they interpolate
 INTERPOLATE = ["ViT", "DeiT", "ViTMSN", "ViTMAE", "IJepa", "OWL-ViT", "OWLv2", "SigLIP", *sorted(ONLY_SQUARE)]
 TABLES = [name for name in CORES if name not in {"DINOv3", "MLCD", "BEiT", "Data2Vec"} and "bias" not in name]
-TABLES = [name for name in TABLES if name not in {"YOLOS, tables in blocks", "ViTDet", "SAM", "SAM-HQ"}]
+TABLES = [name for name in TABLES if name not in {"YOLOS, tables in blocks", "ViTDet", "HF SAM", "HF SAM-HQ"}]
 # What becomes of a patch depends on its place: ViTMAE drops some, others have windows; see test_transformers_windows.
-LOCAL = {"ViTMAE", "ViTDet", "SAM", "SAM-HQ"}
+LOCAL = {"ViTMAE", "ViTDet", "HF SAM", "HF SAM-HQ"}
 
 
 def attached(name, encoder, **options):
@@ -228,7 +238,7 @@ def test_gradient_checkpointing(name, encoder):
     torch.testing.assert_close(*gradients)
 
 
-@pytest.mark.parametrize("name", ["DINOv3", "CLIP", "BEiT", "Data2Vec", "SigLIP 2", "YOLOS", "ViTDet", "SAM"])
+@pytest.mark.parametrize("name", ["DINOv3", "CLIP", "BEiT", "Data2Vec", "SigLIP 2", "YOLOS", "ViTDet", "HF SAM"])
 @pytest.mark.slow
 def test_compile(name):
     torch._dynamo.reset()
@@ -245,7 +255,7 @@ def test_compile(name):
 def test_eager_attention_agrees_with_sdpa(name, encoder):
     model = attached(name, encoder)
     expected = predict(model)
-    if name.startswith(("Data2Vec", "SAM")):  # they choose a class when they are built
+    if name.startswith(("Data2Vec", "HF SAM")):  # they choose a class when they are built
         model.config._attn_implementation = "eager"
     else:
         model.set_attn_implementation("eager")

@@ -108,8 +108,8 @@ CORES: dict[str, Callable[[], nn.Module]] = {
         hf.VitDetConfig(**DET, **TABLE, pretrain_image_size=24, residual_block_indices=[1])
     ),
     "ViTDet, global": lambda: hf.VitDetModel(hf.VitDetConfig(**DINO, **TABLE, pretrain_image_size=SIDE)),
-    "SAM": lambda: hf.SamVisionModel(hf.SamVisionConfig(**SAM)),
-    "SAM-HQ": lambda: hf.SamHQVisionModel(hf.SamHQVisionConfig(**SAM)),
+    "HF SAM": lambda: hf.SamVisionModel(hf.SamVisionConfig(**SAM)),
+    "HF SAM-HQ": lambda: hf.SamHQVisionModel(hf.SamHQVisionConfig(**SAM)),
 }
 # What contains one: heads, backbones, models of images and texts.
 HEADS: dict[str, Callable[[], nn.Module]] = {

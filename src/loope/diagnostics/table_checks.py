@@ -11,7 +11,7 @@ from loope.diagnostics.findings import Finding, apart
 from loope.diagnostics.subject import Change, Subject
 from loope.diagnostics.tokens import Watched
 from loope.positions import Positions
-from loope.surgery.adapters.branch import Slot
+from loope.surgery.adapters.branch import Branch, Slot
 from loope.surgery.control import use_positions
 from loope.surgery.find import attachment_of
 
@@ -52,6 +52,7 @@ def batch_agrees(subject: Subject) -> Finding | None:
 def table_in_order(subject: Subject) -> Finding | None:
     """Change one row of the position table: the token of that patch, and no other, must change."""
     _require_table(subject)
+    require(_grid_of_table(subject.branch) == subject.grid, "the table is for another grid, and resampled to this one")
     images = subject.images(count=1)
     before = subject.at().run(images).layers[0]
     for number in _some_cells(subject.grid):
@@ -69,7 +70,7 @@ def table_in_order(subject: Subject) -> Finding | None:
 def table_resampled(subject: Subject) -> Finding | None:
     """Change the first and last row and column of the table: the same edge must change at a size that is not square."""
     _require_table(subject)
-    grid, size = subject.grid, subject.pixels(1, 2)
+    grid, size = _grid_of_table(subject.branch), subject.pixels(1, 2)
     images = subject.images(size, 1)
     plain = subject.at(size).run(images)
     before, new = plain.layers[0], plain.grid
@@ -181,21 +182,26 @@ def _tables(watched: Watched) -> list[Slot]:
 
 
 def _bump(places: list[tuple[int, int]]) -> Change:
-    """Return a change that adds one random vector to the table at some cells of the model's own grid."""
+    """Return a change that adds one random vector to the table at some of its cells."""
 
     def change(watched: Watched) -> None:
         branch = watched.branch
         table: Tensor = branch.table.value.data  # type: ignore[union-attr]
+        width = _grid_of_table(branch).width
         vector = torch.randn(table.shape[-1], generator=torch.Generator().manual_seed(1)).to(table) * 3
         for row, column in places:
             if table.dim() == 4:
                 table[0, row, column] += vector
             elif table.dim() == 3:
-                table[0, branch.table_prefix + row * branch.grid.width + column] += vector
+                table[0, branch.table_prefix + row * width + column] += vector
             else:
-                table[branch.table_prefix + row * branch.grid.width + column] += vector
+                table[branch.table_prefix + row * width + column] += vector
 
     return change
+
+
+def _grid_of_table(branch: Branch) -> Grid:
+    return branch.table_grid or branch.grid
 
 
 def _table_name(subject: Subject) -> str:
