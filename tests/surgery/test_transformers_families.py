@@ -41,10 +41,11 @@ KINDS = ["learned", "peg", "irpe", "rope_mixed"]  # additive, conditional, bias,
 ACTING = ["irpe", "rope_mixed"]  # in attention
 ONLY_SQUARE = {"CLIP", "MetaCLIP 2", "Chinese CLIP", "AltCLIP"}  # unless they interpolate
 INTERPOLATE = ["ViT", "DeiT", "ViTMSN", "ViTMAE", "IJepa", "OWL-ViT", "OWLv2", "SigLIP", *sorted(ONLY_SQUARE)]
+WINDOWS = {"HF SAM", "HF SAM-HQ", "HF Swin", "HF Swin, table"}
 TABLES = [name for name in CORES if name not in {"DINOv3", "MLCD", "BEiT", "Data2Vec"} and "bias" not in name]
-TABLES = [name for name in TABLES if name not in {"YOLOS, tables in blocks", "ViTDet", "HF SAM", "HF SAM-HQ"}]
+TABLES = [name for name in TABLES if name not in {"YOLOS, tables in blocks", "ViTDet", *WINDOWS}]
 # What becomes of a patch depends on its place: ViTMAE drops some, others have windows; see test_transformers_windows.
-LOCAL = {"ViTMAE", "ViTDet", "HF SAM", "HF SAM-HQ"}
+LOCAL = {"ViTMAE", "ViTDet", *WINDOWS}
 
 
 def attached(name, encoder, **options):

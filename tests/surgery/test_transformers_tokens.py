@@ -137,8 +137,8 @@ REFUSED = {
         ),
         "packs",
     ),
-    "Swin": (
-        lambda: hf.SwinModel(hf.SwinConfig(image_size=SIDE, embed_dim=8, depths=[1, 1], num_heads=[1, 1])),
+    "Swin v2": (
+        lambda: hf.Swinv2Model(hf.Swinv2Config(image_size=SIDE, embed_dim=8, depths=[1, 1], num_heads=[1, 1])),
         "merges",
     ),
 }
