@@ -239,7 +239,9 @@ def test_gradient_checkpointing(name, encoder):
     torch.testing.assert_close(*gradients)
 
 
-@pytest.mark.parametrize("name", ["DINOv3", "CLIP", "BEiT", "Data2Vec", "SigLIP 2", "YOLOS", "ViTDet", "HF SAM"])
+@pytest.mark.parametrize(
+    "name", ["DINOv3", "CLIP", "BEiT", "Data2Vec", "SigLIP 2", "YOLOS", "ViTDet", "HF SAM", "HF Swin"]
+)
 @pytest.mark.slow
 def test_compile(name):
     torch._dynamo.reset()

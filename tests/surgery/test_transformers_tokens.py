@@ -139,8 +139,9 @@ REFUSED = {
     ),
     "Swin v2": (
         lambda: hf.Swinv2Model(hf.Swinv2Config(image_size=SIDE, embed_dim=8, depths=[1, 1], num_heads=[1, 1])),
-        "merges",
+        "cosines",
     ),
+    "PVT": (lambda: hf.PvtModel(hf.PvtConfig(image_size=64)), "merges"),
 }
 
 

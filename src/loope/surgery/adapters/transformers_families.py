@@ -245,7 +245,7 @@ REFUSALS: dict[str, str] = {
     "TimesformerModel": _VIDEO,
     "VJEPA2Model": _VIDEO,
     "PixtralVisionModel": _PACKED,
-    "Swinv2Model": _HIERARCHY,
+    "Swinv2Model": "its attention on cosines in windows is not supported, unlike that of timm's Swin v2",
     "HieraModel": _HIERARCHY,
     "SegformerModel": _HIERARCHY,
     "PvtModel": _HIERARCHY,
