@@ -42,6 +42,14 @@ def test_models_of_both_libraries(name):
     assert len(report.passed) >= (2 if name in WINDOWS else 4), str(report)
 
 
+def test_a_table_for_another_grid_has_no_findings():
+    model = make_transformers("Dinov2")
+    loope.resize(model, (48, 40))
+    report = loope.audit(model)
+    assert report.ok, str(report)
+    assert "a table at another size is the right way round" in report.passed
+
+
 @pytest.mark.parametrize("encoder", ["sincos2d", "learned", "gilbert", "loope", "rope_mixed", "irpe", "alibi2d", "peg"])
 def test_attached_encoders_have_no_findings(encoder):
     report = loope.audit(loope.attach(vit(), encoder))

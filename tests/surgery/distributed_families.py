@@ -24,7 +24,7 @@ TIMM: dict[str, Callable[[str], nn.Module]] = {
     "Swin": registry.make,
 }
 TRANSFORMERS = (
-    *("Dinov2", "DINOv3", "CLIP", "BEiT", "BEiT, shared bias", "Data2Vec", "SigLIP 2", "ViTDet", "YOLOS"),
+    *("Dinov2", "DINOv3", "CLIP", "BEiT", "BEiT, shared bias", "Data2Vec", "SigLIP 2", "ViTDet", "YOLOS", "HF Swin"),
     *("YolosForObjectDetection", "TimmWrapperModel"),
 )
 ENCODERS = ["learned", "rope_mixed", "irpe", "peg"]  # of each kind

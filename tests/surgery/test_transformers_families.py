@@ -14,7 +14,17 @@ from tests.surgery.test_permutations import permuted_patches
 from tests.surgery.transformers_models import CORES, HEADS, MODELS, PATCH, inputs, make, output, predict
 
 # Families with the code of another one, and heads on a family: `make test` covers one of a kind.
-COPIES = {"ViTMSN", "MetaCLIP 2", "Chinese CLIP", "AltCLIP", "CLIPSeg", "OWLv2", "TIPSv2", "SiglipModel", "SAM-HQ"} | {
+COPIES = {
+    "ViTMSN",
+    "MetaCLIP 2",
+    "Chinese CLIP",
+    "AltCLIP",
+    "CLIPSeg",
+    "OWLv2",
+    "TIPSv2",
+    "SiglipModel",
+    "HF SAM-HQ",
+} | {
     name
     for name in HEADS
     if name.endswith("ForImageClassification") and not name.startswith(("CLIP", "Timm", "Siglip2"))
@@ -31,10 +41,11 @@ KINDS = ["learned", "peg", "irpe", "rope_mixed"]  # additive, conditional, bias,
 ACTING = ["irpe", "rope_mixed"]  # in attention
 ONLY_SQUARE = {"CLIP", "MetaCLIP 2", "Chinese CLIP", "AltCLIP"}  # unless they interpolate
 INTERPOLATE = ["ViT", "DeiT", "ViTMSN", "ViTMAE", "IJepa", "OWL-ViT", "OWLv2", "SigLIP", *sorted(ONLY_SQUARE)]
+WINDOWS = {"HF SAM", "HF SAM-HQ", "HF Swin", "HF Swin, table"}
 TABLES = [name for name in CORES if name not in {"DINOv3", "MLCD", "BEiT", "Data2Vec"} and "bias" not in name]
-TABLES = [name for name in TABLES if name not in {"YOLOS, tables in blocks", "ViTDet", "SAM", "SAM-HQ"}]
+TABLES = [name for name in TABLES if name not in {"YOLOS, tables in blocks", "ViTDet", *WINDOWS}]
 # What becomes of a patch depends on its place: ViTMAE drops some, others have windows; see test_transformers_windows.
-LOCAL = {"ViTMAE", "ViTDet", "SAM", "SAM-HQ"}
+LOCAL = {"ViTMAE", "ViTDet", *WINDOWS}
 
 
 def attached(name, encoder, **options):
@@ -139,6 +150,16 @@ def test_resize(name, keep_own, tmp_path):
         assert torch.equal(predict(twin), predict(make(name)))
 
 
+@pytest.mark.parametrize("name", ["Dinov2", "DINOv3", "YOLOS", "ViTDet"])
+@pytest.mark.parametrize("encoder", ["sincos2d", "loope", "rope_mixed", "irpe", "peg"])
+def test_images_are_cropped_to_whole_patches(name, encoder):
+    """As the convolution that embeds patches does; a detector's images have any size."""
+    model = attached(name, encoder)
+    pixels = torch.randn(2, 3, 45, 37)
+    with torch.no_grad():
+        torch.testing.assert_close(model(pixels)[0], model(pixels[..., :40, :32])[0])
+
+
 @models(INTERPOLATE)
 def test_interpolate_pos_encoding(name):
     model, size = attached(name, ["sincos2d", "rope_axial", "alibi2d"]), (48, 64)  # none of these is resampled
@@ -204,7 +225,7 @@ def test_half_precision(name):
 
 
 @every_core
-@pytest.mark.parametrize("encoder", ["peg", "irpe", "rope_mixed"])  # what acts in blocks
+@pytest.mark.parametrize("encoder", KINDS)
 def test_gradient_checkpointing(name, encoder):
     gradients = []
     for checkpointing in (False, True):
@@ -218,7 +239,9 @@ def test_gradient_checkpointing(name, encoder):
     torch.testing.assert_close(*gradients)
 
 
-@pytest.mark.parametrize("name", ["DINOv3", "CLIP", "BEiT", "Data2Vec", "SigLIP 2", "YOLOS", "ViTDet", "SAM"])
+@pytest.mark.parametrize(
+    "name", ["DINOv3", "CLIP", "BEiT", "Data2Vec", "SigLIP 2", "YOLOS", "ViTDet", "HF SAM", "HF Swin"]
+)
 @pytest.mark.slow
 def test_compile(name):
     torch._dynamo.reset()
@@ -235,7 +258,7 @@ def test_compile(name):
 def test_eager_attention_agrees_with_sdpa(name, encoder):
     model = attached(name, encoder)
     expected = predict(model)
-    if name.startswith(("Data2Vec", "SAM")):  # they choose a class when they are built
+    if name.startswith(("Data2Vec", "HF SAM")):  # they choose a class when they are built
         model.config._attn_implementation = "eager"
     else:
         model.set_attn_implementation("eager")
@@ -261,7 +284,7 @@ def test_baked_models_agree(name):
     torch.testing.assert_close(predict(model), expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["DINOv3", "Data2Vec", "CLIP"])
+@pytest.mark.parametrize("name", ["DINOv3", "Data2Vec", "CLIP", "YOLOS", "ViTDet"])
 def test_transfer(name):
     model = loope.attach(make(name), "rope_mixed", init="own")
     images = inputs(model)["pixel_values"]

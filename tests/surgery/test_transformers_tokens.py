@@ -137,10 +137,11 @@ REFUSED = {
         ),
         "packs",
     ),
-    "Swin": (
-        lambda: hf.SwinModel(hf.SwinConfig(image_size=SIDE, embed_dim=8, depths=[1, 1], num_heads=[1, 1])),
-        "merges",
+    "Swin v2": (
+        lambda: hf.Swinv2Model(hf.Swinv2Config(image_size=SIDE, embed_dim=8, depths=[1, 1], num_heads=[1, 1])),
+        "cosines",
     ),
+    "PVT": (lambda: hf.PvtModel(hf.PvtConfig(image_size=64)), "merges"),
 }
 
 

@@ -20,6 +20,10 @@ TEXT = {
 TWO = {"out_features": ["stage1", "stage2"]}
 BIAS, SHARED = {"use_relative_position_bias": True}, {"use_shared_relative_position_bias": True}
 YOLOS = {**VIT, "image_size": [SIDE, SIDE], "num_detection_tokens": 3}
+SWIN: dict[str, Any] = {
+    "image_size": SIDE, "patch_size": PATCH, "embed_dim": 24, "depths": [2, 2], "num_heads": [2, 3], "window_size": 2,
+    "mlp_ratio": 2, "drop_path_rate": 0.0,
+}  # fmt: skip
 # Blocks with windows of 3 patches, padded, and of the whole grid.
 DET = {**DINO, "window_size": 3, "window_block_indices": [0], "use_relative_position_embeddings": True}
 SAM = {**VIT, "window_size": 3, "global_attn_indexes": [1], "mlp_dim": 96, "output_channels": 8}
@@ -108,8 +112,10 @@ CORES: dict[str, Callable[[], nn.Module]] = {
         hf.VitDetConfig(**DET, **TABLE, pretrain_image_size=24, residual_block_indices=[1])
     ),
     "ViTDet, global": lambda: hf.VitDetModel(hf.VitDetConfig(**DINO, **TABLE, pretrain_image_size=SIDE)),
-    "SAM": lambda: hf.SamVisionModel(hf.SamVisionConfig(**SAM)),
-    "SAM-HQ": lambda: hf.SamHQVisionModel(hf.SamHQVisionConfig(**SAM)),
+    "HF Swin": lambda: hf.SwinModel(hf.SwinConfig(**SWIN)),
+    "HF Swin, table": lambda: hf.SwinModel(hf.SwinConfig(**SWIN, use_absolute_embeddings=True)),
+    "HF SAM": lambda: hf.SamVisionModel(hf.SamVisionConfig(**SAM)),
+    "HF SAM-HQ": lambda: hf.SamHQVisionModel(hf.SamHQVisionConfig(**SAM)),
 }
 # What contains one: heads, backbones, models of images and texts.
 HEADS: dict[str, Callable[[], nn.Module]] = {
@@ -181,6 +187,8 @@ HEADS: dict[str, Callable[[], nn.Module]] = {
     ),
     "DepthAnythingForDepthEstimation": depth_anything,
     "VitDetBackbone": lambda: hf.VitDetBackbone(hf.VitDetConfig(**DET, **TABLE, **TWO)),
+    "SwinBackbone": lambda: hf.SwinBackbone(hf.SwinConfig(**SWIN, **TWO)),
+    "SwinForImageClassification": lambda: hf.SwinForImageClassification(hf.SwinConfig(**SWIN, num_labels=5)),
     "SamModel": sam,
     "YolosForObjectDetection": lambda: hf.YolosForObjectDetection(hf.YolosConfig(**YOLOS, num_labels=5)),
     "UperNetForSemanticSegmentation": upernet,

@@ -9,7 +9,7 @@ from loope.core.errors import require
 from loope.core.grid import Grid
 from loope.diagnostics.subject import Change, Subject
 from loope.diagnostics.tokens import Watched
-from loope.surgery.adapters.branch import Slot
+from loope.surgery.adapters.branch import Branch, Slot
 from loope.surgery.find import attachment_of
 
 
@@ -44,9 +44,14 @@ def table_name(subject: Subject) -> str:
     return f"{type(found[0].module).__name__}.{', '.join(slot.attribute for slot in found)}"
 
 
+def table_grid(branch: Branch) -> Grid:
+    """Return the grid of the table, which may be resampled to another one of the patches."""
+    return branch.table_grid or branch.grid
+
+
 def bump_cell(row: int, column: int) -> Change:
-    """Return a change that adds a random vector to a whole table at a cell of the model's own grid."""
-    return lambda watched: _bump(watched, [row * watched.branch.grid.width + column])
+    """Return a change that adds a random vector to a whole table at a cell of its grid."""
+    return lambda watched: _bump(watched, [row * table_grid(watched.branch).width + column])
 
 
 def bump_line(axis: int, number: int) -> Change:
@@ -58,7 +63,8 @@ def bump_line(axis: int, number: int) -> Change:
             table: Tensor = found[axis].value.data
             table[0, number] += _vector(table)
         else:
-            cells = torch.arange(watched.branch.grid.size).view(*watched.branch.grid)
+            grid = table_grid(watched.branch)
+            cells = torch.arange(grid.size).view(*grid)
             _bump(watched, cells.select(axis, number).tolist())
 
     return change

@@ -143,7 +143,7 @@ def equal_tokens(watched: Watched, grid: Grid, size: Grid | None = None) -> list
 
     def replace(module: nn.Module, args: Any, kwargs: Any) -> Any:
         tokens = first_output(args or tuple(kwargs.values()))
-        equal = token.to(tokens).expand_as(tokens)
+        equal = branch.as_in_model(token.to(tokens).expand_as(branch.channels_last(tokens)))
         if args:
             return (equal, *args[1:]), kwargs
         return args, {**kwargs, next(iter(kwargs)): equal}

@@ -8,7 +8,7 @@ from torch import Tensor
 from loope.core.errors import LoopeError, require
 from loope.core.grid import Grid
 from loope.diagnostics.findings import SAME, Finding, apart
-from loope.diagnostics.own_tables import bump_cell, bump_line, require_tables, table_name
+from loope.diagnostics.own_tables import bump_cell, bump_line, require_tables, table_grid, table_name
 from loope.diagnostics.patches import changes, cut, early, joined, with_patch
 from loope.diagnostics.subject import Subject
 from loope.diagnostics.tokens import Watched
@@ -48,6 +48,7 @@ def batch_agrees(subject: Subject) -> Finding | None:
 def table_in_order(subject: Subject) -> Finding | None:
     """Change the table's vector of a patch, or of a row or column: only their tokens must change."""
     axes = len(require_tables(subject)) == 2
+    require(table_grid(subject.branch) == subject.grid, "the table is for another grid, and resampled to this one")
     grid, images = subject.grid, subject.images(count=1)
     before = subject.at().run(images).layers[0]
     cells = torch.arange(grid.size).view(*grid)
@@ -79,7 +80,7 @@ def table_in_order(subject: Subject) -> Finding | None:
 def table_resampled(subject: Subject) -> Finding | None:
     """Change the first and last row and column of the table: the same edge must change at a size that is not square."""
     require_tables(subject)
-    grid, size = subject.grid, subject.pixels(1, 2)
+    grid, size = table_grid(subject.branch), subject.pixels(1, 2)
     images = subject.images(size, 1)
     plain = subject.at(size).run(images)
     before, new = plain.layers[0], plain.grid

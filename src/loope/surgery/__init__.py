@@ -21,6 +21,7 @@ from loope.surgery.adapters import (  # isort: skip  # they register themselves
     timm_vit,
     transformers,
     transformers_siglip2,
+    transformers_swin,
     transformers_timm,
     transformers_windows,
 )
@@ -52,6 +53,7 @@ __all__ = [
     "transfer",
     "transformers",
     "transformers_siglip2",
+    "transformers_swin",
     "transformers_timm",
     "transformers_windows",
     "use_positions",

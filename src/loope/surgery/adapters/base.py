@@ -56,14 +56,17 @@ class Adapter:
             kwargs: what it was called with.
         """
         images: Tensor = args[0]
-        # Rounded up: a model that accepts other sizes pads the image; others have raised by now.
-        grid = as_grid([-(-length // branch.patch_size) for length in images.shape[-2:]])
-        if tokens.shape[1:-1].numel() != grid.size:
+        (height, width), side, count = images.shape[-2:], branch.patch_size, tokens.shape[1:-1].numel()
+        # A model that accepts a size between two multiples of the patch size pads the image, or crops it.
+        grid = as_grid((-(-height // side), -(-width // side)))
+        if count != grid.size and count == (height // side) * (width // side):
+            grid = as_grid((height // side, width // side))
+        if count != grid.size:
             raise LoopeError(
-                f"Expected {grid} patches of an image of {images.shape[-2]}x{images.shape[-1]} pixels, got tokens of "
-                f"shape {tuple(tokens.shape)}; use a size that is a multiple of {branch.patch_size}."
+                f"Expected {grid} patches of an image of {height}x{width} pixels, got tokens of shape "
+                f"{tuple(tokens.shape)}; use a size that is a multiple of {side}."
             )
-        missing = [grid[axis] * branch.patch_size - images.shape[axis - 2] for axis in (0, 1)]
+        missing = [grid[axis] * side - images.shape[axis - 2] for axis in (0, 1)]
         return F.pad(images, (0, missing[1], 0, missing[0])) if any(missing) else images, Positions((grid,))
 
     def images_at(self, images: Any, branch: Branch, positions: Positions, *args: Any, **kwargs: Any) -> Any:

@@ -35,12 +35,12 @@ def attend(
 
     One function serves all families, since each has a subset of the same steps.
     """
-    q, k, v = _project(attention, hidden_states)
+    q, k, v = project(attention, hidden_states)
     if position_embeddings is not None:
         cos, sin = position_embeddings
         cos, sin = position.own(cos, 1.0), position.own(sin)
         q, k = _own_rotation(q, cos, sin), _own_rotation(k, cos, sin)
-    mixed, weights = _mix(attention, position, (q, k, v), attention_mask, **kwargs)
+    mixed, weights = mix(attention, position, (q, k, v), attention_mask, **kwargs)
     output = _named(attention, OUTPUTS)
     if output is not None:
         mixed = output(mixed)
@@ -69,7 +69,7 @@ def attend_data2vec(
         window = tuple(length // attention.config.patch_size for length in resolution)
         bias = own(window, interpolate_pos_encoding, dim_size=hidden_states.shape[1])
     bias = add_masks(bias, relative_position_bias)
-    return _mix(attention, position, _project(attention, hidden_states), bias)
+    return mix(attention, position, project(attention, hidden_states), bias)
 
 
 def check_bias(implementation: str) -> None:
@@ -99,7 +99,7 @@ class NoRotation(nn.Module):
         return x.new_ones(shape), x.new_zeros(shape)
 
 
-def _project(attention: Any, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def project(attention: Any, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Compute queries, keys and values, `(B, heads, tokens, d)` each."""
     names = next(names for names in PROJECTIONS if hasattr(attention, names[0]))
     q, k, v = (getattr(attention, name)(x) for name in names)
@@ -110,7 +110,7 @@ def _project(attention: Any, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return q, k, v
 
 
-def _mix(
+def mix(
     attention: Any,
     position: PositionCall,
     projected: tuple[Tensor, Tensor, Tensor],

@@ -215,6 +215,7 @@ FAMILIES: tuple[Family, ...] = (
         offsets=True,
         bias_flag="use_relative_position_embeddings",
     ),
+    Family("swin", ("SwinModel",), prefix=(), init_options=MASKED),  # see `transformers_swin`
     _sam("sam", ("SamVisionEncoder",)),
     _sam("sam_hq", ("SamHQVisionEncoder",)),
 )
@@ -244,8 +245,7 @@ REFUSALS: dict[str, str] = {
     "TimesformerModel": _VIDEO,
     "VJEPA2Model": _VIDEO,
     "PixtralVisionModel": _PACKED,
-    "SwinModel": _HIERARCHY,
-    "Swinv2Model": _HIERARCHY,
+    "Swinv2Model": "its attention on cosines in windows is not supported, unlike that of timm's Swin v2",
     "HieraModel": _HIERARCHY,
     "SegformerModel": _HIERARCHY,
     "PvtModel": _HIERARCHY,
