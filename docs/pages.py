@@ -10,6 +10,7 @@ from mkdocs.structure.files import File, Files
 from loope.explorer.export import export
 
 ROOT = Path(__file__).parent.parent
+ICON = ROOT / "src" / "loope" / "explorer" / "static" / "icon.svg"
 FORMULA = re.compile(r"^```math\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 SESSION = re.compile(r"^```python(\n>>>)", re.MULTILINE)
 
@@ -21,7 +22,8 @@ def on_pre_build(config: MkDocsConfig) -> None:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Examples lie outside of docs/, and are needed as files to download."""
+    """Examples and the icon lie outside of docs/: examples are there to download, the icon is the explorer's."""
+    files.append(File.generated(config, "assets/icon.svg", abs_src_path=str(ICON)))
     for path in sorted((ROOT / "examples").iterdir()):
         if path.is_file():
             files.append(File.generated(config, f"examples/{path.name}", abs_src_path=str(path)))

@@ -43,4 +43,4 @@ def _order(result: dict[str, Any]) -> tuple[str, str, str, int, str]:
 if __name__ == "__main__":
     count = collect(Path(sys.argv[1] if len(sys.argv) > 1 else "out/experiments"))
     write()
-    print(f"{count} runs in {RUNS.name}; the page is written.")
+    print(f"{count} runs in {RUNS.name}; the pages are written.")

@@ -1,4 +1,7 @@
-"""Fill the page's template with tables and numbers: `page.md` becomes docs/results/replication.md."""
+"""Fill the pages' templates with tables and numbers: `page.md` becomes docs/results/replication.md.
+
+`details.md` becomes docs/results/replication-details.md.
+"""
 
 import re
 from collections.abc import Callable
@@ -13,8 +16,8 @@ from replication.plan import LARGE_EPOCHS, in_points
 from replication.results import by_seed, finished, read_runs, results_of
 from replication.rules import FAILS, HOLDS, OPEN, in_words, sensitivities
 
-TEMPLATE = Path(__file__).parent / "page.md"
-PAGE = Path(__file__).parents[1] / "docs" / "results" / "replication.md"
+HERE, DOCS = Path(__file__).parent, Path(__file__).parents[1] / "docs" / "results"
+PAGES = {HERE / "page.md": DOCS / "replication.md", HERE / "details.md": DOCS / "replication-details.md"}
 TABLES: dict[str, Callable[[], str]] = {
     **plan.TABLES,
     **claims.TABLES,
@@ -131,8 +134,8 @@ def _pets() -> dict[str, str]:
     }
 
 
-def render() -> str:
-    """Return the page.
+def render(template: Path) -> str:
+    """Return a page.
 
     Raises:
         LoopeError: for a name in the template that nothing fills.
@@ -146,15 +149,15 @@ def render() -> str:
         if name in TABLES:
             return TABLES[name]()
         raise LoopeError(
-            f"Nothing fills {{{{ {name} }}}} in {TEMPLATE.name}; use one of: {', '.join((*known, *TABLES))}."
+            f"Nothing fills {{{{ {name} }}}} in {template.name}; use one of: {', '.join((*known, *TABLES))}."
         )
 
-    return re.sub(r"\{\{ ([\w-]+) \}\}", fill, TEMPLATE.read_text())
+    return re.sub(r"\{\{ ([\w-]+) \}\}", fill, template.read_text())
 
 
-def write() -> Path:
-    """Write the page to the documents."""
-    return write_atomic(PAGE, render())
+def write() -> list[Path]:
+    """Write the pages to the documents."""
+    return [write_atomic(page, render(template)) for template, page in PAGES.items()]
 
 
 if __name__ == "__main__":

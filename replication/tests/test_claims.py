@@ -108,7 +108,7 @@ def test_equal_encoders_cannot_be_told_apart(use):
 def test_the_page_needs_every_planned_run(use):
     use(made_up(PAPER, plan.PLAN[0].runs()))
     with pytest.raises(LoopeError, match="planned runs are not done"):
-        page.render()
+        page.render(page.HERE / "page.md")
 
 
 def test_pesi_is_correlated_over_all_encoders_and_over_those_that_learned(use):

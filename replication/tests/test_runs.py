@@ -21,7 +21,7 @@ from replication.results import PICTURES, RUNS, compact, expand, finished
 from tests.weights import data, weights
 
 LINES = RUNS.read_text().splitlines()
-DOCS = page.PAGE.parent
+DOCS = page.DOCS
 
 
 def test_every_run_has_its_own_key_and_says_nothing_of_where_it_was_done():
@@ -65,20 +65,29 @@ def test_collecting_adds_planned_runs_and_keeps_the_rest(tmp_path, monkeypatch):
     assert again == {each["key"]: each for each in kept}
 
 
-def test_the_page_is_fresh():
-    assert page.render() == page.PAGE.read_text(), "run `python -m replication.page`"
+@pytest.mark.parametrize(("template", "written"), page.PAGES.items(), ids=lambda path: path.stem)
+def test_the_pages_are_fresh(template, written):
+    assert page.render(template) == written.read_text(), "run `python -m replication.page`"
+
+
+def test_the_first_page_is_short_and_opens_with_what_came_out():
+    text = (DOCS / "replication.md").read_text()
+    assert len(text.split()) <= 3000
+    opening = text.partition("\n## ")[0]
+    assert opening.splitlines()[2].startswith("![")
+    assert opening.count("\n- ") == 3
+    assert "| inconclusive |" in opening
 
 
 def test_the_page_uses_every_number_that_is_computed_for_it():
-    used = set(re.findall(r"\{\{ ([\w-]+) \}\}", page.TEMPLATE.read_text()))
+    used = set(re.findall(r"\{\{ ([\w-]+) \}\}", "".join(template.read_text() for template in page.PAGES)))
     assert page.numbers().keys() | page.TABLES.keys() == used
 
 
-def test_a_name_that_nothing_fills_is_an_error(tmp_path, monkeypatch):
-    monkeypatch.setattr(page, "TEMPLATE", tmp_path / "page.md")
-    page.TEMPLATE.write_text("{{ runs }} runs and {{ nonsense }}")
+def test_a_name_that_nothing_fills_is_an_error(tmp_path):
+    (tmp_path / "page.md").write_text("{{ runs }} runs and {{ nonsense }}")
     with pytest.raises(loope.LoopeError, match="nonsense"):
-        page.render()
+        page.render(tmp_path / "page.md")
 
 
 def test_the_size_of_the_models_own_table():

@@ -56,6 +56,24 @@ def test_blocks_are_of_kinds_that_are_run(page):
         assert language != "python" or ">>>" in body, "write it as a doctest, so that it is run"
 
 
+# With longer lines still; two are built, from a notebook and from the plan of a study.
+WIDE = {"encoders.md", "diagnose.md", "vit-tiny.md", "walkthrough.md", "replication-details.md"}
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.name not in WIDE], ids=lambda page: str(page.relative_to(ROOT))
+)
+def test_code_fits_into_the_page(page):
+    """What is typed has less than 90 characters a line; what it prints may have more."""
+    typed = [
+        line
+        for language, body in blocks(page)
+        for line in body.splitlines()
+        if language in SHELL or (language == "python" and line.startswith((">>>", "...")))
+    ]
+    assert [line for line in typed if len(line) >= 90] == []
+
+
 def loope_words(command):
     """The arguments of the `loope` in a line: after variables, under a launcher, or wrapped by sbatch."""
     words = shlex.split(command)
