@@ -51,7 +51,7 @@ class Sent(NamedTuple):
 def requests(count: int, seed: int) -> Iterator[Sent]:
     """Generate `count` requests, determined by the seed."""
     draw = random.Random(seed)
-    kinds = [_similarity, _similarity, _order, _three_cell, _file, _offsets, _anything]
+    kinds = [_similarity, _similarity, _order, _three_cell, _file, _offsets, _diagnosis, _anything]
     for _ in range(count):
         method, path, body = draw.choice(kinds)(draw)
         headers = dict([draw.choice(HEADERS)]) if draw.random() < 0.05 else {}
@@ -125,6 +125,14 @@ def _offsets(draw: random.Random) -> tuple[str, str, bytes]:
     keys = [key for key in ("height", "width", "pixels", "checkpoint", "other") if draw.random() < 0.4]
     values = {key: draw.choice([number(draw), text(draw, ["unit", "signed", "imagenet", "shipped"])]) for key in keys}
     return "POST", f"/api/offsets.json?{urlencode(values, errors='replace')}", _damaged(draw, body)
+
+
+def _diagnosis(draw: random.Random) -> tuple[str, str, bytes]:
+    pictures = [picture(draw.randint(1, 40), draw.randint(1, 40)) for _ in range(draw.choice((0, 1, 2, 3, 17)))]
+    keys = [key for key in ("pixels", "checkpoint", "other") if draw.random() < 0.4]
+    values = {key: text(draw, ["unit", "signed", "imagenet", "shipped"]) for key in keys}
+    body = b"".join(len(each).to_bytes(4, "little") + each for each in pictures)
+    return "POST", f"/api/diagnosis.json?{urlencode(values, errors='replace')}", _damaged(draw, body)
 
 
 def _anything(draw: random.Random) -> tuple[str, str, None]:

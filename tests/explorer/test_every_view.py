@@ -42,7 +42,7 @@ def test_pictures_and_tables_to_take_along(page, address, similarities):
     assert len(rows) == 196
     for name, matrix in similarities.items():
         torch.testing.assert_close(torch.tensor([float(row[name]) for row in rows]), matrix[4 * 14 + 9], rtol=0, atol=0)
-    for view in (COMPARE, "order?grid=3x4", "loope", "three-cell"):
+    for view in (COMPARE, "order?grid=3x4", "loope", "model", "three-cell"):
         open_view(page, address, view)
         with page.expect_download() as made:
             page.get_by_role("button", name="PNG").click()
@@ -52,7 +52,7 @@ def test_pictures_and_tables_to_take_along(page, address, similarities):
         picture.close()
 
 
-@pytest.mark.parametrize("view", ["compare", "order", "loope", "three-cell"])
+@pytest.mark.parametrize("view", ["compare", "order", "loope", "model", "three-cell"])
 def test_light_dark_and_phones(chromium, address, view, tmp_path):
     grounds = {}
     for scheme, width in (("light", 1280), ("dark", 1280), ("light", 360)):
@@ -104,6 +104,9 @@ def test_the_exported_page_needs_no_server(page, tmp_path, monkeypatch, similari
         open_view(page, address, "three-cell?grid=7x7&cells=0-0-3-4-6-1")
         assert_answers(page, [[0, 0], [3, 4], [6, 1]], Grid(7, 7))
         assert "loope explore" in page.locator(".side .hint").inner_text()
+        open_view(page, address, "model")
+        assert "45.5 % position" in page.locator(".where").inner_text()
+        assert page.locator("input[type=file]").count() == 0
         page.goto(f"{address}#loope")
         page.get_by_text("pip install 'loope[explore]'").wait_for()
 

@@ -25,12 +25,13 @@ from loope.explorer.middleware import Middleware
 from loope.explorer.models import Models
 from loope.explorer.numbers import read_grid, read_whole
 from loope.explorer.queue import SECONDS_ELSEWHERE, Busy, Queue
-from loope.explorer.routes import CATALOG, CHECKPOINT, ROUTES, TIMM_MODEL, ApiRoute
+from loope.explorer.routes import CATALOG, CHECKPOINT, DIAGNOSIS, ROUTES, TIMM_MODEL, ApiRoute
 
 STATIC = Path(__file__).parent / "static"
 MOST_BYTES = 32 * 2**20  # of a body
 MOST_ARRIVING = 4 * MOST_BYTES  # of all bodies together
 SECONDS = 60  # to send a body in
+SECONDS_TO_RUN = 90  # to wait for a model that another process runs; the page waits longer
 MEDIA_TYPES = {".json": "application/json", ".bin": "application/octet-stream"}
 
 
@@ -77,10 +78,32 @@ class Server:
 
         return await self._send_elsewhere((name, number, grid), make, late)
 
-    async def _send_elsewhere(self, key: Any, make: Callable[[], Coroutine[Any, Any, bytes]], late: str) -> Response:
+    async def diagnosis(self, request: Request) -> Response:
+        """Send what a model does with positions, on the images of the body: the shipped one, or that of a file."""
+        body, query = await self._body(request), dict(request.query_params)
+        name, scale = query.get("checkpoint", "shipped"), query.get("pixels", "signed")
+        key = (DIAGNOSIS, name, scale, hashlib.sha256(body).digest())
+        if name == "shipped":
+            made = await self.queue.get(key, lambda: self.handlers.diagnosis(body, scale))
+            return Response(made, media_type=MEDIA_TYPES[".json"])
+        late = f"The model was not run within {SECONDS_TO_RUN} seconds; try again in a while, or a smaller one."
+
+        async def make() -> bytes:
+            return await self.models.diagnosis(self.handlers.file(name), body, scale)
+
+        return await self._send_elsewhere(key, make, late, ".json", SECONDS_TO_RUN)
+
+    async def _send_elsewhere(
+        self,
+        key: Any,
+        make: Callable[[], Coroutine[Any, Any, bytes]],
+        late: str,
+        kind: str = ".bin",
+        seconds: float | None = None,
+    ) -> Response:
         """Send what another process computes, or status 504 if it is late."""
         try:
-            return Response(await self.queue.get_elsewhere(key, make), media_type=MEDIA_TYPES[".bin"])
+            return Response(await self.queue.get_elsewhere(key, make, seconds), media_type=MEDIA_TYPES[kind])
         except TimeoutError:
             raise HTTPException(504, late) from None
 
@@ -135,6 +158,7 @@ def create_app(local: bool = True) -> Middleware:
     server = Server(local)
     # First, because the route of an encoder matches them too.
     routes: list[BaseRoute] = [Route(TIMM_MODEL, server.model), Route(CHECKPOINT, server.checkpoint)]
+    routes.append(Route(DIAGNOSIS, server.diagnosis, methods=["POST"]))
     routes += [Route(route.path, partial(server.respond, route), methods=[route.method]) for route in ROUTES]
     routes.append(Mount("/", StaticFiles(directory=STATIC, html=True)))
     handlers: dict[Any, Callable[[Request, Exception], Awaitable[Response]]] = dict.fromkeys(

@@ -66,8 +66,13 @@ def check_size(grid: Grid, dim: int = 1) -> None:
     require(1 <= dim <= MOST_DIM, f"The explorer takes widths from 1 to {MOST_DIM}, got {dim}.")
 
 
-def catalog(model: dict[str, Any] | None) -> dict[str, Any]:
-    """Return what the page needs before it draws; `model` describes the shipped model, None without a server."""
+def catalog(model: dict[str, Any] | None, images: dict[str, Any]) -> dict[str, Any]:
+    """Return what the page needs before it draws.
+
+    Args:
+        model: describes the shipped model; None without a server.
+        images: describes the built-in images of the Model view.
+    """
     return {
         "encoders": [
             {
@@ -85,6 +90,7 @@ def catalog(model: dict[str, Any] | None) -> dict[str, Any]:
         "words": {task: {"".join(map(str, bits)): word for bits, word in each.items()} for task, each in WORDS.items()},
         "colours": list(COLOURS),
         "model": model,
+        "images": images,
         "free": True,  # any grid, width and file, which needs a server
     }
 

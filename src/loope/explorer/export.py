@@ -10,10 +10,10 @@ from typing import Any
 from loope.core.files import write_atomic
 from loope.core.grid import Grid
 from loope.encoders import list_encoders
-from loope.explorer import catalog
+from loope.explorer import catalog, diagnosis
 from loope.explorer.app import STATIC
 from loope.explorer.handlers import Handlers
-from loope.explorer.routes import CATALOG, ORDER, SIMILARITY, ApiRoute
+from loope.explorer.routes import BUILT_IN, CATALOG, ORDER, SIMILARITY, ApiRoute
 from loope.explorer.serialization import to_json
 from loope.orders import list_orders
 
@@ -23,7 +23,7 @@ EXPORTED_OPTIONS = {"sinusoid": "order"}  # by encoder; the other options keep t
 
 
 def export(folder: Path, progress: Callable[[float], None] = lambda share: None) -> int:
-    """Write Compare, Order and Three-Cell, for encoders with their default options.
+    """Write Compare, Order, Three-Cell and the shipped model, for encoders with their default options.
 
     Args:
         folder: destination; created if missing.
@@ -51,6 +51,7 @@ def _files() -> Iterator[tuple[str, Callable[[], bytes]]]:
 
 def _requests() -> Iterator[tuple[ApiRoute, dict[str, str]]]:
     """Yield the requests whose responses are exported."""
+    yield BUILT_IN, {}
     for grid in GRIDS:
         size = {"height": str(grid.height), "width": str(grid.width)}
         for name in list_orders():
@@ -72,7 +73,7 @@ def _choices() -> Iterator[str]:
 
 def _catalog() -> bytes:
     """Return what the page offers without a server."""
-    offered = catalog.catalog(None)
+    offered = catalog.catalog(None, diagnosis.about())
     for encoder in offered["encoders"]:
         exported = EXPORTED_OPTIONS.get(encoder["name"])
         encoder["options"] = [option for option in encoder["options"] if option["name"] == exported]

@@ -24,7 +24,7 @@ class Handlers:
         """Return what the page offers."""
         from loope.explorer import views
 
-        return views.to_json(views.catalog(views.model.about()))
+        return views.to_json(views.catalog(views.model.about(), views.diagnosis.about()))
 
     def similarity(self, choice: str, height: str, width: str, dim: str) -> bytes:
         """Return the similarity and scores of an encoder, or of an uploaded file's position table."""
@@ -77,6 +77,16 @@ class Handlers:
             encoder = views.read_encoder(views.read_weights(self.file(name)))
         grid = read_grid(query["height"], query.get("width", "0")) if "height" in query else None
         return views.offsets_data(encoder, body, grid, query.get("pixels", "signed"))
+
+    def built_in(self) -> bytes:
+        """Return what the shipped model does with positions, on built-in images."""
+        return self.diagnosis(b"")
+
+    def diagnosis(self, images: bytes, scale: str = "signed") -> bytes:
+        """Return what the shipped model does with positions, on images of the body or, without one, built-in ones."""
+        from loope.explorer import views
+
+        return views.diagnosis.shipped_data(images, scale)
 
     def file(self, name: str) -> bytes:
         """Return an uploaded file.

@@ -1,6 +1,7 @@
 """Build models in another process, so that a hanging download or a file that demands gigabytes stays there.
 
-Two requests need a model: a timm model's own table, and a checkpoint's encoders, whose shapes depend on its model.
+Three requests need a model: a timm model's own table, a checkpoint's encoders, whose shapes depend on its model, and
+the diagnosis of a checkpoint's model.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import asyncio
 import os
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio
@@ -17,8 +19,8 @@ from loope.core.errors import LoopeError, require
 from loope.core.grid import Grid
 
 MOST_PROCESSES = 2
-SECONDS = {"timm": 600, "acts": 30}  # a download may be large
-MOST_MEMORY = 2 * 2**30  # to build the encoders of a file
+SECONDS = {"timm": 600, "acts": 30, "whole": 120}  # a download may be large
+MOST_MEMORY = 2 * 2**30  # to build the encoders of a file, or to run its model
 NAME = re.compile(r"[A-Za-z0-9_.]{1,100}")
 # Use our own search path, so that modules in the current folder are not imported.
 START = "import os, sys; sys.path[:] = sys.argv[1].split(os.pathsep); from loope.explorer.models import main; main()"
@@ -42,7 +44,7 @@ class Models:
             NAME.fullmatch(name) is not None,
             f"The name of a timm model has up to 100 letters, digits, dots and underscores, got {name[:100]!r}.",
         )
-        return await self._run("timm", name, grid)
+        return await self._run("timm", name, *map(str, grid))
 
     async def acting(self, file: bytes, number: int, grid: Grid) -> bytes:
         """Return the Compare data of a position encoding in use in a checkpoint.
@@ -55,65 +57,84 @@ class Models:
         Raises:
             LoopeError: if its encoders cannot be built.
         """
-        return await self._run("acts", str(number), grid, file)
+        return await self._run("acts", str(number), *map(str, grid), given=file)
 
-    async def _run(self, what: str, which: str, grid: Grid, given: bytes = b"") -> bytes:
+    async def diagnosis(self, file: bytes, images: bytes, scale: str) -> bytes:
+        """Return the data of the Model view.
+
+        Args:
+            file: the checkpoint.
+            images: as `loope.explorer.diagnosis.split_images` takes them.
+            scale: the range of the pixels.
+
+        Raises:
+            LoopeError: if the model cannot be built or run.
+        """
+        return await self._run("whole", str(len(file)), scale, given=file + images)
+
+    async def _run(self, what: str, *arguments: str, given: bytes = b"") -> bytes:
         path = os.pathsep.join(str(Path(each).absolute()) for each in sys.path if each)
         pipe = asyncio.subprocess.PIPE
         async with self._free:
-            process = await asyncio.create_subprocess_exec(
-                *COMMAND, path, what, which, str(grid.height), str(grid.width), stdin=pipe, stdout=pipe
-            )
+            process = await asyncio.create_subprocess_exec(*COMMAND, path, what, *arguments, stdin=pipe, stdout=pipe)
             try:
                 with anyio.fail_after(SECONDS[what]):
                     printed, _ = await process.communicate(given)
             except TimeoutError:
-                raise LoopeError(f"Loading {_label(what, which)} took over {SECONDS[what]} seconds.") from None
+                raise LoopeError(f"Loading {_label(what, arguments[0])} took over {SECONDS[what]} seconds.") from None
             finally:
                 if process.returncode is None:  # timed out, or the explorer stops
                     process.kill()
                     await process.wait()
         if process.returncode == FAILED:
             raise LoopeError(printed.decode())
-        ended = f"Loading {_label(what, which)} failed unexpectedly; see the explorer's terminal."
+        ended = f"Loading {_label(what, arguments[0])} failed unexpectedly; see the explorer's terminal."
         require(process.returncode == 0, ended)
         return printed
 
 
 def _label(what: str, which: str) -> str:
-    return repr(which) if what == "timm" else "the file's encoders"
+    return {"timm": repr(which), "acts": "the file's encoders", "whole": "the file's model"}[what]
 
 
 def main() -> None:
     """Write the requested data to stdout."""
-    what, which, height, width = sys.argv[2:]
+    what, *arguments = sys.argv[2:]
     out, sys.stdout = sys.stdout.buffer, sys.stderr  # keep what libraries print out of the data
-    make = {"timm": _table, "acts": _acting}[what]
+    make: Callable[..., bytes] = {"timm": _table, "acts": _acting, "whole": _whole}[what]  # type: ignore[assignment]
     try:
-        out.write(make(which, Grid(int(height), int(width))))
+        out.write(make(*arguments))
     except LoopeError as error:
         out.write(str(error).encode())
         out.flush()
         sys.exit(FAILED)
 
 
-def _table(name: str, grid: Grid) -> bytes:
+def _table(name: str, height: str, width: str) -> bytes:
     from loope.explorer.compare import table_data
     from loope.pesi_metric.position_table import model_table
 
-    return table_data(model_table(name, grid=grid))
+    return table_data(model_table(name, grid=(int(height), int(width))))
 
 
-def _acting(number: str, grid: Grid) -> bytes:
+def _acting(number: str, height: str, width: str) -> bytes:
     from loope.explorer.compare import positions_data
     from loope.explorer.uploads import read_weights
     from loope.surgery.acting import acting
 
     file = read_weights(sys.stdin.buffer.read())
     _limit_memory()
-    found = acting(file.tensors, file.metadata, grid=grid).positions
+    found = acting(file.tensors, file.metadata, grid=Grid(int(height), int(width))).positions
     require(int(number) < len(found), f"The file has {len(found)} encodings in use; choose it again.")
     return positions_data(found[int(number)])
+
+
+def _whole(length: str, scale: str) -> bytes:
+    from loope.explorer.diagnosis import file_data
+
+    given = sys.stdin.buffer.read()
+    _limit_memory()
+    return file_data(given[: int(length)], given[int(length) :], scale)
 
 
 def _limit_memory() -> None:

@@ -78,13 +78,16 @@ class Queue:
         except TimeoutError:
             raise Busy from None
 
-    async def get_elsewhere(self, key: Hashable, make: Callable[[], Coroutine[Any, Any, bytes]]) -> bytes:
+    async def get_elsewhere(
+        self, key: Hashable, make: Callable[[], Coroutine[Any, Any, bytes]], seconds: float | None = None
+    ) -> bytes:
         """Return the result of the coroutine `make`, without occupying a worker.
 
         Raises:
-            TimeoutError: if there is no result after `SECONDS_ELSEWHERE`. It continues, for later requests.
+            TimeoutError: if there is no result after `seconds`, by default `SECONDS_ELSEWHERE`. It continues, for later
+                requests.
         """
-        return await self._share(key, lambda: asyncio.ensure_future(make()), SECONDS_ELSEWHERE)
+        return await self._share(key, lambda: asyncio.ensure_future(make()), seconds or SECONDS_ELSEWHERE)
 
     async def _share(self, key: Hashable, start: Callable[[], asyncio.Future[bytes]], seconds: float) -> bytes:
         cached = self.cache.get(key)

@@ -28,8 +28,10 @@ ORDER = ApiRoute(f"/api/order/{{name}}/{GRID}.json", Handlers.order)
 THREE_CELL = ApiRoute("/api/three-cell/{moving}/{cells}.json", Handlers.three_cell)
 UPLOAD = ApiRoute("/api/file.json", Handlers.upload, "POST")
 OFFSETS = ApiRoute("/api/offsets.json", Handlers.offsets, "POST")
-ROUTES = (CATALOG, SIMILARITY, ORDER, THREE_CELL, UPLOAD, OFFSETS)
+BUILT_IN = ApiRoute("/api/diagnosis/built-in.json", Handlers.built_in)
+ROUTES = (CATALOG, SIMILARITY, ORDER, THREE_CELL, UPLOAD, OFFSETS, BUILT_IN)
 
 # Computed by another process, so handled by the server itself.
 TIMM_MODEL = f"/api/similarity/timm~{{name}}/{GRID}/{{dim}}.bin"
+DIAGNOSIS = "/api/diagnosis.json"  # posted to
 CHECKPOINT = f"/api/similarity/file~{{name}}~acts~{{number}}/{GRID}/{{dim}}.bin"

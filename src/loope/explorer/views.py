@@ -4,7 +4,7 @@ Worker threads that import this at once wait for each other; importing torch fro
 """
 
 from loope.core.grid import Grid
-from loope.explorer import checkpoints, compare, model
+from loope.explorer import checkpoints, compare, diagnosis, model
 from loope.explorer.catalog import catalog, check_size
 from loope.explorer.offsets import offsets_data, read_encoder
 from loope.explorer.serialization import to_json
@@ -15,6 +15,7 @@ __all__ = [
     "catalog",
     "checkpoints",
     "compare",
+    "diagnosis",
     "model",
     "offsets_data",
     "order_data",

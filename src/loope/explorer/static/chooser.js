@@ -62,7 +62,7 @@ function optionFields(encoder, details, replace) {
 }
 
 function askForFile(card, view, replace) {
-  const picker = filePicker("Choose a .safetensors file", ".safetensors", card.scores, async (file) => {
+  const picker = filePicker("Choose a .safetensors file", ".safetensors", card.scores, async ([file]) => {
     const { choices, grid, error } = await post("api/file.json", await slimSafetensors(file));
     if (error) throw new Error(error);
     for (const [spec, what, table] of choices)

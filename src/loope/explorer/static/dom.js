@@ -31,16 +31,16 @@ export function field(label, control) {
   return h("label.field", {}, h("span", {}, label), control);
 }
 
-// Build a file picker; errors are shown in `message`.
-export function filePicker(label, accept, message, take) {
+// Build a file picker; `take` gets the files, and its errors are shown in `message`.
+export function filePicker(label, accept, message, take, multiple = false) {
   const chosen = async () => {
     try {
-      if (input.files[0]) await take(input.files[0]);
+      if (input.files[0]) await take(input.files);
     } catch (error) {
       message.replaceChildren(problem(error));
     }
   };
-  const input = h("input", { type: "file", accept, onchange: chosen });
+  const input = h("input", { type: "file", accept, multiple, onchange: chosen });
   return h("label.button", {}, label, input);
 }
 

@@ -29,21 +29,34 @@ function scene(context, side) {
     disc("#14532d", x, y, r);
 }
 
-function threeCells(context, side) {
-  const cell = side / 7;
+function fillCells(context, side, cells, [rows, columns]) {
   context.fillStyle = "#000";
   context.fillRect(0, 0, side, side);
-  for (const [fill, row, column] of [
-    ["#f00", 1, 1],
-    ["#0f0", 2, 5],
-    ["#00f", 5, 2],
-  ]) {
+  ["#f00", "#0f0", "#00f"].forEach((fill, colour) => {
+    const [row, column] = cells.slice(2 * colour);
     context.fillStyle = fill;
-    context.fillRect(column * cell, row * cell, cell, cell);
-  }
+    context.fillRect((column * side) / columns, (row * side) / rows, side / columns, side / rows);
+  });
 }
 
-export const SAMPLES = { landscape: scene, "three cells": threeCells };
+// A Three-Cell image; cells are row and column of red, green and blue.
+export function threeCells(cells, grid) {
+  const bitmap = Object.assign(document.createElement("canvas"), { width: 96, height: 96 });
+  fillCells(bitmap.getContext("2d"), 96, cells, grid);
+  return bitmap;
+}
+
+export const SAMPLES = {
+  landscape: scene,
+  "three cells": (context, side) => fillCells(context, side, [1, 1, 2, 5, 5, 2], [7, 7]),
+};
+
+// How a model expects its pixels.
+export const PIXELS = [
+  { value: "unit", text: "0 to 1" },
+  { value: "signed", text: "-1 to 1" },
+  { value: "imagenet", text: "ImageNet mean and std" },
+];
 
 export function sample(name) {
   const bitmap = Object.assign(document.createElement("canvas"), { width: 448, height: 448 });
@@ -53,6 +66,16 @@ export function sample(name) {
     bitmap,
     blob: () => new Promise((done) => bitmap.toBlob(done, "image/png")),
   };
+}
+
+// Put files together, each after its length: see diagnosis.py.
+export function joined(blobs) {
+  const length = ({ size }) => {
+    const bytes = new DataView(new ArrayBuffer(4));
+    bytes.setUint32(0, size, true);
+    return bytes.buffer;
+  };
+  return new Blob(blobs.flatMap((blob) => [length(blob), blob]));
 }
 
 export async function open(file) {

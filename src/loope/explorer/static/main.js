@@ -3,11 +3,12 @@ import { csvBlob, download, pngBlob, showCode } from "./actions.js";
 import { Compare } from "./compare.js";
 import { json } from "./data.js";
 import { h, problem, waiting } from "./dom.js";
+import { Model } from "./model.js";
 import { Offsets } from "./offsets.js";
 import { Orders } from "./order.js";
 import { ThreeCell } from "./threecell.js";
 
-const VIEWS = { compare: Compare, order: Orders, loope: Offsets, "three-cell": ThreeCell };
+const VIEWS = { compare: Compare, order: Orders, loope: Offsets, model: Model, "three-cell": ThreeCell };
 const root = document.getElementById("view"),
   tabs = document.getElementById("tabs");
 const views = {};

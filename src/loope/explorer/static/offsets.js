@@ -4,14 +4,8 @@ import { post, slimSafetensors } from "./data.js";
 import { field, filePicker, gridControl, h, keepFocus, lede, number, problem, readGrid, say, select } from "./dom.js";
 import { drawChart, drawHeat, drawMoves } from "./draw-offsets.js";
 import { GridCanvas } from "./grid.js";
-import { open, sample, SAMPLES } from "./images.js";
+import { open, PIXELS, sample, SAMPLES } from "./images.js";
 import { offsetsPython } from "./python.js";
-
-const PIXELS = [
-  { value: "unit", text: "0 to 1" },
-  { value: "signed", text: "-1 to 1" },
-  { value: "imagenet", text: "ImageNet mean and std" },
-];
 
 export class Offsets {
   title = "LOOPE on my image";
@@ -89,12 +83,12 @@ export class Offsets {
         "div.controls",
         {},
         field("image", images),
-        filePicker("Choose an image", "image/*", this.message, async (file) => {
+        filePicker("Choose an image", "image/*", this.message, async ([file]) => {
           this.own = await open(file);
           this.change({ picked: "own" });
         }),
         field("checkpoint", weights),
-        filePicker("Choose a checkpoint", ".safetensors", this.message, async (file) => {
+        filePicker("Choose a checkpoint", ".safetensors", this.message, async ([file]) => {
           const { id, loope } = await post("api/file.json", await slimSafetensors(file));
           if (loope.error) throw new Error(loope.error);
           this.files[id] = file.name;

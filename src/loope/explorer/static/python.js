@@ -94,6 +94,40 @@ export function offsetsPython({ grid, patch, plane, image, checkpoint, pixels })
   return lines.join("\n");
 }
 
+export function modelPython({ size, images, pixels, checkpoint }) {
+  const lines = ["import torch", "import loope"];
+  if (!checkpoint) lines.push("from loope.explorer.model import SHIPPED");
+  if (images) lines.push("from PIL import Image, ImageOps");
+  else lines.push("from loope.explorer.diagnosis import CELLS, built_in", "from loope.three_cell.rendering import render");
+  lines.push("", `model = loope.load(${checkpoint ? JSON.stringify(checkpoint) : "SHIPPED"}).float()`);
+  if (images)
+    lines.push(
+      "pixels = []",
+      `for name in ${JSON.stringify(images)}:`,
+      `    image = ImageOps.exif_transpose(Image.open(name)).convert("RGB").resize((${size[1]}, ${size[0]}), Image.Resampling.BICUBIC)`,
+      `    pixels.append(torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8).view(${size.join(", ")}, 3).permute(2, 0, 1) / 255)`,
+      "pixels = torch.stack(pixels)",
+    );
+  else
+    lines.push(`pixels = torch.nn.functional.interpolate(render(built_in(), CELLS, 1), ${tuple(size)}, mode="nearest")`);
+  if (MEAN[pixels])
+    lines.push(
+      `mean, std = (torch.tensor(values).view(3, 1, 1) for values in (${MEAN[pixels]}))`,
+      "pixels = (pixels - mean) / std",
+    );
+  lines.push(
+    "",
+    "shares = loope.position_share(model, pixels)",
+    "for name, share in zip(shares.layers, shares.share):",
+    '    print(f"{name}: {share:.1%} position")',
+    "attention = loope.attention_distance(model, pixels)",
+    "for block, heads in enumerate(attention.distance, start=1):",
+    '    print(f"block {block}: heads look {heads.mean():.2f} cells far, {heads.min():.2f} to {heads.max():.2f}")',
+    "colours = loope.position_artifacts(model, pixels).colours()  # (layers, h, w, 3)",
+  );
+  return lines.join("\n");
+}
+
 export function threeCellPython({ grid, cells, model }) {
   const lines = [
     "import torch",
