@@ -1,5 +1,7 @@
 """PaPE: the channels it adds to queries and keys, against the sum of parabolas pair by pair."""
 
+import copy
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -79,7 +81,7 @@ def test_half_precision_loses_little(side, dtype):
     q, k = (each.to(dtype) for each in queries(place, torch.float32))
     exact, rough = (
         [each.double() for each in twin.rotate(q.to(twin.dtype), k.to(twin.dtype), place, 0)]
-        for twin in (encoder.double(), encoder.to(dtype))
+        for twin in (copy.deepcopy(encoder).double(), encoder.to(dtype))
     )
     near = Positions.grid(side, side).coordinates[0]
     near = torch.cdist(near, near) < 4
