@@ -63,8 +63,7 @@ def encoders_summary() -> str:
     """The names of the encoders by kind, for the README."""
     lines = []
     for kind, rows in grouped(describe(GRID)).items():
-        if kind != "none":
-            lines.append(f"- **{kind.capitalize()}**: {', '.join(f'`{row.name}`' for row in rows)}.")
+        lines.append(f"- **{kind.capitalize()}**: {', '.join(f'`{row.name}`' for row in rows)}.")
     return "\n".join(lines)
 
 
