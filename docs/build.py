@@ -24,7 +24,7 @@ from loope.encoders import create_encoder
 from loope.encoders.describe import describe, grouped
 from loope.explorer.export import export
 from loope.orders import create_order, list_orders
-from replication import claims, figures, pets, segmentation, transfer
+from replication import claims, diagnosis, figures, pets, segmentation, transfer
 from replication import page as replication_page
 
 GRID = Grid(14, 14)
@@ -117,6 +117,7 @@ TABLES = {
     **build_pesi.TABLES,
     **build_scaling.TABLES,
     **build_three_cell.TABLES,
+    **diagnosis.TABLES,
 }
 
 

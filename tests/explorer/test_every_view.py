@@ -60,7 +60,7 @@ def test_light_dark_and_phones(chromium, address, view, tmp_path):
         open_view(page, address, view)
         page.screenshot(path=tmp_path / f"{view}-{scheme}-{width}.png", full_page=True)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "wider than the screen"
-        canvas = page.locator("canvas").first.bounding_box()
+        canvas = page.locator("canvas.cells").first.bounding_box()
         assert canvas["width"] > 100
         grounds[scheme, width] = page.evaluate("getComputedStyle(document.body).backgroundColor")
         page.close()
