@@ -26,7 +26,7 @@ from loope.explorer.export import export
 from loope.orders import create_order, list_orders
 from loope.pesi_metric.functional import pesi_from_similarity
 from loope.pesi_metric.published import published
-from replication import claims, figures, pets, segmentation, transfer
+from replication import claims, diagnosis, figures, pets, segmentation, transfer
 from replication import page as replication_page
 
 GRID = Grid(14, 14)
@@ -143,6 +143,7 @@ TABLES = {
     **build_pesi.TABLES,
     **build_scaling.TABLES,
     **build_three_cell.TABLES,
+    **diagnosis.TABLES,
 }
 
 

@@ -57,10 +57,11 @@ def test_light_dark_and_phones(chromium, address, view, tmp_path):
     grounds = {}
     for scheme, width in (("light", 1280), ("dark", 1280), ("light", 360)):
         page = chromium.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
+        page.set_default_timeout(90_000)  # the first one waits for timm
         open_view(page, address, view)
         page.screenshot(path=tmp_path / f"{view}-{scheme}-{width}.png", full_page=True)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "wider than the screen"
-        canvas = page.locator("canvas").first.bounding_box()
+        canvas = page.locator("canvas.cells").first.bounding_box()
         assert canvas["width"] > 100
         grounds[scheme, width] = page.evaluate("getComputedStyle(document.body).backgroundColor")
         page.close()
