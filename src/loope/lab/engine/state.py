@@ -114,7 +114,8 @@ def check_same(folder: Path, saved: Saved, identity: Mapping[str, Any], model: n
         LoopeError: naming what differs.
     """
     before = {"data": identity["data"], **saved.state["identity"]}
-    before["recipe"] = {**_recipe_defaults(), **before["recipe"]}  # a checkpoint may be older than a field
+    for name, default in _recipe_defaults().items():  # a checkpoint may be older than a field
+        before["recipe"].setdefault(name, default)
     (old, old_times), (new, new_times) = _without_times(before), _without_times(identity)
     was, now = (
         # An extra state is checked by the module that reads it, and may have any length.
