@@ -27,10 +27,13 @@ CALLED = {ours: theirs for theirs, ours in {**MODELS, **DATA}.items()}
 
 
 def paper_runs() -> dict[str, list[Run]]:
-    """Every table's runs that train something, each once, by table."""
+    """Every table's runs that train something, each once, by table; not of tables that a laptop does in full."""
     found = {}
     for name in table_names():
-        runs = {entry.run.key: entry.run for entry in get_table(name).entries("paper") if entry.run.recipe}
+        entries = get_table(name).entries("paper")
+        if entries == get_table(name).entries("laptop"):
+            continue
+        runs = {entry.run.key: entry.run for entry in entries if entry.run.recipe}
         if runs:
             found[name] = list(runs.values())
     return found

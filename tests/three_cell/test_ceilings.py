@@ -8,9 +8,10 @@ import torch
 
 from loope.core.errors import LoopeError
 from loope.core.grid import Grid
+from loope.encoders.irpe import piecewise_index
 from loope.three_cell import ThreeCell
 from loope.three_cell.bits import by_task
-from loope.three_cell.ceilings import ceiling_if_alike, ceilings
+from loope.three_cell.ceilings import ceiling_if_alike, ceiling_of_view, ceilings
 from tests.three_cell.reference import label, triples
 
 
@@ -77,3 +78,42 @@ def test_samples_come_near_the_constant_ceiling():
 def test_thin_grids_have_none():
     with pytest.raises(LoopeError, match="not on one line"):
         ceilings(Grid(1, 5))
+
+
+def symmetric(side):
+    """What is the same for all eight images that mirrors and quarter turns make of one."""
+
+    def view(cells):
+        seen = []
+        for _ in range(4):
+            cells = torch.stack((cells[..., 1], side - 1 - cells[..., 0]), dim=-1)  # a quarter turn
+            seen += [cells.flatten(1), torch.stack((cells[..., 0], side - 1 - cells[..., 1]), dim=-1).flatten(1)]
+        numbers = torch.stack(seen) @ (side ** torch.arange(6))
+        return numbers.amin(0)[:, None]
+
+    return view
+
+
+def buckets(cells):
+    red, green, blue = cells.unbind(1)
+    return torch.cat([piecewise_index(one - other) for one, other in ((green, red), (blue, red), (blue, green))], dim=1)
+
+
+def relative(cells):
+    return (cells[:, 1:] - cells[:, :1]).flatten(1)
+
+
+def test_the_ceiling_of_a_view_agrees_with_the_others():
+    grid = Grid(4, 5)
+    assert ceiling_of_view(grid, relative) == pytest.approx(ceilings(grid).relative)
+    assert ceiling_of_view(grid, lambda cells: cells[:, :1, 0] * 0) == pytest.approx(ceilings(grid).constant)
+    rows = grid.coordinates()[0]
+    assert ceiling_of_view(grid, lambda cells: cells[..., 0]) == pytest.approx(ceiling_if_alike(grid, rows))
+
+
+def test_ceilings_of_encoders_in_docs_results_plateau():
+    grid = Grid(7, 7)
+    percent = {name: f"{100 * value:.1f}" for name, value in ceiling_of_view(grid, symmetric(7)).items()}
+    assert list(percent.values()) == ["100.0", "50.0", "71.2", "100.0", "80.3"]
+    percent = {name: f"{100 * value:.1f}" for name, value in ceiling_of_view(grid, buckets).items()}
+    assert list(percent.values()) == ["97.4", "99.5", "97.5", "68.8", "90.8"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -93,6 +94,31 @@ def ceiling_if_alike(grid: Grid, looks: Tensor) -> dict[str, float]:
             yes = seen.bincount(weight * answers)
             best[bit] += torch.maximum(yes, total - yes).sum()
     return by_task(best.tolist())
+
+
+def ceiling_of_view(grid: Grid, view: Callable[[Tensor], Tensor]) -> dict[str, float]:
+    """Return the best possible scores by sub-task of a model that sees a view of the cells, weighted as by `ceilings`.
+
+    Args:
+        grid: the grid of cells.
+        view: takes all valid triples, `(n, 3, 2)` int64, and returns what the model sees of each, `(n, k)` integers.
+
+    Examples:
+        >>> relative = ceiling_of_view(Grid(3, 3), lambda cells: (cells[:, 1:] - cells[:, :1]).flatten(1))
+        >>> round(relative["vector_sum"], 3)
+        0.704
+
+    Raises:
+        LoopeError: if the grid has no valid triples.
+    """
+    require_triples(grid)
+    triples = torch.cat([_triples_of(red, grid) for red in torch.stack(grid.coordinates(), dim=1)])
+    _, seen = torch.unique(view(triples), dim=0, return_inverse=True)
+    case = compare_distances(triples).sign()
+    weight = 1 / (3 * (case + 1).bincount(minlength=3).double())[case + 1]  # each case has weight 1/3
+    total = seen.bincount(weight)
+    yes = [seen.bincount(weight * answers) for answers in answer(triples, grid).T]
+    return by_task([float(torch.maximum(each, total - each).sum()) for each in yes])
 
 
 def _triples_of(red: Tensor, grid: Grid) -> Tensor:

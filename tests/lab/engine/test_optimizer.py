@@ -56,7 +56,9 @@ def test_kinds(kind, expected):
     assert type(create_optimizer(nn.Linear(2, 2), recipe(optimizer=kind))) is expected
 
 
-@pytest.mark.parametrize("options", [{}, {"weight_decay": 0.1, "layer_decay": 0.7}])
+@pytest.mark.parametrize(
+    "options", [{}, {"weight_decay": 0.1, "layer_decay": 0.7}, {"optimizer": "muon", "weight_decay": 0.1}]
+)
 def test_memory_survives_as_tensors(options):
     """An optimizer that was given another's memory takes the same steps from then on."""
     models = [vit(), vit()]
@@ -79,3 +81,39 @@ def test_memory_survives_as_tensors(options):
         step(1, seed)
     for one, other in zip(models[0].parameters(), models[1].parameters(), strict=True):
         assert torch.equal(one, other)
+
+
+def test_muon_trains_the_matrices_of_blocks_and_adamw_the_rest():
+    model = vit()
+    chosen = recipe(optimizer="muon", weight_decay=0.1, beta2=0.95)
+    optimizer = create_optimizer(model, chosen)
+    decays, momentum = (by_name(optimizer, model, entry) for entry in ("weight_decay", "momentum"))
+    assert decays == by_name(create_optimizer(model, recipe(weight_decay=0.1)), model, "weight_decay")
+    matrices = {name for name, of_muon in momentum.items() if of_muon is not None}
+    layers = ("attn.qkv", "attn.proj", "mlp.fc1", "mlp.fc2")
+    assert matrices == {f"blocks.{block}.{layer}.weight" for block in (0, 1) for layer in layers}
+    twin = vit()
+    expected = torch.optim.Muon(
+        [twin.blocks[0].attn.proj.weight], lr=chosen.lr, weight_decay=0.1, adjust_lr_fn="match_rms_adamw"
+    )
+    rest = torch.optim.AdamW([twin.head.weight], lr=chosen.lr, weight_decay=0.1, betas=(0.9, 0.95))
+    for step in range(3):
+        for each in (model, twin):
+            for parameter, seed in ((each.blocks[0].attn.proj.weight, step), (each.head.weight, step + 10)):
+                parameter.grad = torch.randn(parameter.shape, generator=torch.Generator().manual_seed(seed))
+        for one in (optimizer, expected, rest):
+            one.step()
+    assert torch.equal(model.blocks[0].attn.proj.weight, twin.blocks[0].attn.proj.weight)
+    assert torch.allclose(model.head.weight, twin.head.weight, rtol=1e-6, atol=0)
+    assert not torch.equal(model.head.weight, vit().head.weight)
+
+
+def test_muon_needs_blocks():
+    with pytest.raises(LoopeError, match="Linear has none"):
+        create_optimizer(nn.Linear(2, 2), recipe(optimizer="muon"))
+
+
+def test_beta2_is_the_recipes():
+    for kind in ("adam", "adamw"):
+        (group,) = create_optimizer(nn.Linear(2, 2), recipe(optimizer=kind, beta2=0.9)).param_groups
+        assert group["betas"] == (0.9, 0.9)

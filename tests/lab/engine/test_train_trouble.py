@@ -1,5 +1,6 @@
 """Runs that are interrupted, done twice, started differently, or go wrong."""
 
+import dataclasses
 import os
 import signal
 import threading
@@ -10,7 +11,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from loope import LoopeError, LoopeWarning
-from loope.lab.engine import loop
+from loope.lab.engine import loop, training
 from loope.lab.engine.signals import Interrupted
 from loope.lab.engine.training import train
 from tests.lab.engine.processes import Trainer
@@ -56,6 +57,16 @@ def test_another_run_is_refused(tmp_path, change, message):
         fit(tmp_path, **change())
     assert "holds a run that was started differently" in str(error.value)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*.*") if path.is_file()} == before
+
+
+def test_a_checkpoint_from_before_a_field_of_the_recipe_is_accepted(tmp_path, monkeypatch):
+    def earlier(recipe):
+        return {name: value for name, value in dataclasses.asdict(recipe).items() if name != "beta2"}
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "asdict", earlier)
+        first = fit(tmp_path)
+    assert fit(tmp_path) == first
 
 
 def test_damaged_checkpoint_in_a_run(tmp_path):

@@ -18,8 +18,10 @@ def test_all_tables_are_there():
     assert table_names() == [
         *(f"table{number}" for number in range(1, 8)),
         "alignment",
+        "encoders",
         "inputs",
         "maps",
+        "refined",
         "scratch",
         "swap",
         "trend",

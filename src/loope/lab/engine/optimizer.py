@@ -1,4 +1,4 @@
-"""Adam and AdamW with weight decay and layer decay, and their state as named tensors."""
+"""Adam, AdamW and Muon with weight decay and layer decay, and their state as named tensors."""
 
 from __future__ import annotations
 
@@ -6,18 +6,22 @@ from collections.abc import Mapping
 from typing import Any
 
 from timm.optim import param_groups_layer_decay, param_groups_weight_decay
-from torch import Tensor, nn
+from torch import Tensor, nn, optim
 from torch.optim import Adam, AdamW, Optimizer
 
 from loope.core.errors import require
 from loope.lab.engine.recipe import Recipe
+
+BETA1 = 0.9  # PyTorch's default
+BLOCKS = ".blocks."  # in the names of parameters of timm's blocks
 
 
 def create_optimizer(model: nn.Module, recipe: Recipe) -> Optimizer:
     """Create the recipe's optimizer over all trainable parameters.
 
     Weight decay skips biases, norms and parameters listed by the model's `no_weight_decay()`. Layer decay uses the
-    model's `group_matcher`. Both follow timm.
+    model's `group_matcher`. Both follow timm. "muon" trains the matrices of the model's blocks with Muon, and the rest,
+    an attached encoder included, with AdamW.
 
     Raises:
         LoopeError: if no parameter is trainable, or layer decay is requested for a model without `group_matcher`.
@@ -27,8 +31,11 @@ def create_optimizer(model: nn.Module, recipe: Recipe) -> Optimizer:
         bool(trained),
         f"No parameter of {type(model).__name__} takes a gradient; set requires_grad on what is to be trained.",
     )
+    groups = _groups(model, recipe, trained)
+    if recipe.optimizer == "muon":
+        return MuonAdamW(*_split(groups, _matrices(model)), recipe)
     kind: type[Adam] = {"adam": Adam, "adamw": AdamW}[recipe.optimizer]
-    return kind(_groups(model, recipe, trained), lr=recipe.lr, weight_decay=recipe.weight_decay)
+    return kind(groups, lr=recipe.lr, betas=(BETA1, recipe.beta2), weight_decay=recipe.weight_decay)
 
 
 def _groups(model: nn.Module, recipe: Recipe, trained: list[nn.Parameter]) -> list[dict[str, Any]]:
@@ -44,6 +51,66 @@ def _groups(model: nn.Module, recipe: Recipe, trained: list[nn.Parameter]) -> li
     )
     decay = recipe.layer_decay
     return list(param_groups_layer_decay(model, recipe.weight_decay, no_weight_decay_list=still, layer_decay=decay))
+
+
+def _matrices(model: nn.Module) -> set[int]:
+    """Return the ids of the matrices in the model's blocks, for Muon."""
+    found = {
+        id(parameter) for name, parameter in model.named_parameters() if parameter.ndim == 2 and BLOCKS in f".{name}"
+    }
+    require(
+        bool(found),
+        f"Muon trains the matrices of a model's `blocks`; {type(model).__name__} has none; use optimizer='adamw'.",
+    )
+    return found
+
+
+def _split(groups: list[dict[str, Any]], chosen: set[int]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Split each group into its chosen parameters and the others."""
+    parts: tuple[list[dict[str, Any]], list[dict[str, Any]]] = ([], [])
+    for group in groups:
+        for part, wanted in zip(parts, (True, False), strict=True):
+            params = [parameter for parameter in group["params"] if (id(parameter) in chosen) == wanted]
+            if params:
+                part.append({**group, "params": params})
+    return parts
+
+
+class MuonAdamW(Optimizer):
+    """Muon for some groups and AdamW for the others, as one optimizer.
+
+    Muon's updates are scaled to the size of AdamW's, so both have the same learning rate.
+
+    Args:
+        matrices: groups of 2D parameters, for Muon.
+        others: the other groups.
+        recipe: the hyperparameters.
+    """
+
+    def __init__(self, matrices: list[dict[str, Any]], others: list[dict[str, Any]], recipe: Recipe):
+        require(hasattr(optim, "Muon"), "optimizer='muon' needs PyTorch 2.9 or newer; update it, or use 'adamw'.")
+        muon = optim.Muon(matrices, lr=recipe.lr, weight_decay=recipe.weight_decay, adjust_lr_fn="match_rms_adamw")
+        adamw = AdamW(others, lr=recipe.lr, betas=(BETA1, recipe.beta2), weight_decay=recipe.weight_decay)
+        super().__init__([*muon.param_groups, *adamw.param_groups], {})
+        self._muon, self._adamw = muon, adamw
+        self._share()
+
+    def _share(self) -> None:
+        """Let the parts use this optimizer's groups and state."""
+        count = len(self._muon.param_groups)
+        self._muon.param_groups, self._adamw.param_groups = self.param_groups[:count], self.param_groups[count:]
+        self._muon.state = self._adamw.state = self.state
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load the state of both parts."""
+        super().load_state_dict(state_dict)
+        self._share()
+
+    def step(self, closure: Any = None) -> Any:
+        """Take a step with both parts."""
+        loss = self._muon.step(closure)  # type: ignore[no-untyped-call]
+        self._adamw.step()
+        return loss
 
 
 def set_learning_rate(optimizer: Optimizer, rate: float) -> None:

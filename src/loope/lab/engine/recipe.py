@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from loope.core.errors import one_of, require
 from loope.core.grid import as_positive, as_size
 
-OPTIMIZERS = ("adam", "adamw")
+OPTIMIZERS = ("adam", "adamw", "muon")
 PRECISIONS = ("float32", "bfloat16", "float16")
 TRAINED = ("all", "encoder")
+STARTS = ("default", "equal")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +21,7 @@ class Recipe:
     Args:
         epochs: passes over the training data.
         batch_size: global batch size over all processes.
-        optimizer: "adam" or "adamw".
+        optimizer: "adam", "adamw", or "muon" for the matrices of blocks with AdamW for the rest.
         lr: peak learning rate.
         min_lr: learning rate of the last step; the paper decays from 1e-3 to 2.5e-5.
         warmup: epochs, possibly fractional, of linear warmup.
@@ -34,6 +35,9 @@ class Recipe:
         cutmix: alpha of cutmix; 0 to disable.
         augment: name of the augmentation, checked by the data source.
         train: "all", or "encoder" for the attached encoder's parameters alone.
+        start: "default", or "equal": new encoders start with equal amplitudes; see `loope.lab.experiments.start`.
+        attention_gain: factor on the initial weights of queries and keys, for models from scratch.
+        beta2: decay of the optimizer's mean of squared gradients; 0.95 suits short runs at high rates.
 
     Examples:
         >>> Recipe(epochs=2, lr=0)
@@ -60,6 +64,9 @@ class Recipe:
     cutmix: float = 0.0
     augment: str = "none"
     train: str = "all"
+    start: str = "default"
+    attention_gain: float = 1.0
+    beta2: float = 0.999
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "accumulate"):
@@ -67,8 +74,10 @@ class Recipe:
         one_of("optimizer", self.optimizer, OPTIMIZERS)
         one_of("precision", self.precision, PRECISIONS)
         one_of("set of trained parameters", self.train, TRAINED)
+        one_of("start", self.start, STARTS)
         as_positive(self.lr, "lr")
-        for name in ("min_lr", "warmup", "weight_decay", "label_smoothing", "mixup", "cutmix"):
+        as_positive(self.attention_gain, "attention_gain")
+        for name in ("min_lr", "warmup", "weight_decay", "label_smoothing", "mixup", "cutmix", "beta2"):
             value = getattr(self, name)
             number = isinstance(value, int | float) and not isinstance(value, bool)
             require(number and 0 <= value < math.inf, f"`{name}` must be a number from 0 up, got {value!r}.")
@@ -81,6 +90,7 @@ class Recipe:
             self.warmup < self.epochs,
             f"`warmup` must be shorter than the {self.epochs} epochs of training, got {self.warmup:g} epochs.",
         )
+        require(self.beta2 < 1, f"`beta2` must be below 1, got {self.beta2:g}.")
         require(self.label_smoothing < 1, f"`label_smoothing` must be below 1, got {self.label_smoothing:g}.")
         if self.clip is not None:
             as_positive(self.clip, "clip")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch import nn
 
 from loope.core.errors import LoopeWarning, require
 from loope.lab.engine.checkpoint import Saved
+from loope.lab.engine.recipe import Recipe
 
 
 @dataclass
@@ -113,6 +114,8 @@ def check_same(folder: Path, saved: Saved, identity: Mapping[str, Any], model: n
         LoopeError: naming what differs.
     """
     before = {"data": identity["data"], **saved.state["identity"]}
+    for name, default in _recipe_defaults().items():  # a checkpoint may be older than a field
+        before["recipe"].setdefault(name, default)
     (old, old_times), (new, new_times) = _without_times(before), _without_times(identity)
     was, now = (
         # An extra state is checked by the module that reads it, and may have any length.
@@ -133,6 +136,10 @@ def check_same(folder: Path, saved: Saved, identity: Mapping[str, Any], model: n
             LoopeWarning,
             stacklevel=2,
         )
+
+
+def _recipe_defaults() -> dict[str, Any]:
+    return {each.name: each.default for each in fields(Recipe) if each.default is not MISSING}
 
 
 def _without_times(identity: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from loope.core.errors import LoopeError
 from loope.encoders import PositionalEncoder
 from loope.encoders.loope import Loope
+from loope.encoders.refine import Refinable
 from loope.encoders.similarity import encoder_similarity
 from loope.lab.data.batches import Source
 from loope.lab.engine.evaluation import evaluate
@@ -22,6 +24,7 @@ from loope.lab.engine.training import train
 from loope.lab.experiments.results import MODEL, PROGRESS
 from loope.lab.experiments.settings import Settings
 from loope.lab.experiments.spec import Run
+from loope.lab.experiments.start import amplify_attention, equalize
 from loope.lab.experiments.timm_models import create_swapped, create_timm
 from loope.pesi_metric.summary import summarize
 from loope.surgery.attach import attach
@@ -76,6 +79,10 @@ class Training(Experiment):
         size = self.run.data.options.get("image_size")
         return create_timm(self.run.model, num_classes=self.outputs, **({} if size is None else {"img_size": size}))
 
+    def more_scores(self, model: nn.Module) -> dict[str, float]:
+        """Return scores of the trained model that only this kind of task has. Must not change the model."""
+        return {}
+
     def examples(self, model: nn.Module) -> dict[str, Tensor]:
         """Return tensors for figures that only this kind of task has."""
         return {}
@@ -99,10 +106,15 @@ class Training(Experiment):
         if encoder.name != "own":
             init = "own" if encoder.init == "own" else None
             attach(model, encoder.name, init=init, freeze_backbone=self.recipe.train == "encoder", **encoder.options)
+        if self.recipe.start == "equal":
+            equalize(model)
+        if self.recipe.attention_gain != 1:
+            amplify_attention(model, self.recipe.attention_gain)
         return model
 
     def execute(self, folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """Train into the folder, and save the model there for `loope.load`, unless it kept its own encoding."""
+        began = time.process_time()
         run, sources, model = self.run, self.sources, self.build_model()
         result = train(
             model,
@@ -123,13 +135,20 @@ class Training(Experiment):
             tensors["images"] = images[:IMAGES_KEPT]
         if run.encoder.name != "own" and is_first_process():
             save(model, folder / MODEL, model_args=run.model.made_with())
-        best = {f"best_{name}": value for name, value in _numbers(result.best).items()}
+        best = {f"best_{name}": value for name, value in numbers(result.best).items()}
         found = {
-            "metrics": {**_numbers(tested), **measured, "best_epoch": result.best_epoch, **best},
-            "details": {name: value for name, value in tested.items() if name not in _numbers(tested)},
+            "metrics": {
+                **numbers(tested),
+                **self.more_scores(model),
+                **measured,
+                "best_epoch": result.best_epoch,
+                **best,
+            },
+            "details": {name: value for name, value in tested.items() if name not in numbers(tested)},
             "history": result.history,
             "images_per_second": result.images_per_second,
             "training_seconds": result.seconds,
+            "processor_seconds": time.process_time() - began,  # of this process, so without what was before a resume
             "parameters": _parameters(model),
             "samples": {part: source.samples for part, source in sources.items()},
             "digests": self.digests(),
@@ -168,10 +187,18 @@ def measure_encoder(model: nn.Module, images: Tensor) -> tuple[dict[str, float],
             "offset_swapped": swapped.float().mean().item(),
         }
         tensors["offsets"] = offsets
+    elif isinstance(encoder, Refinable) and encoder.generator is not None:
+        with torch.no_grad():
+            offsets = encoder.eval().offsets(images if encoder.generator.reads_image else None)
+        scores |= {
+            "offset_size": offsets.abs().mean().item(),
+            "offset_over_images": offsets.std(0, correction=0).mean().item(),
+        }
     return scores, tensors
 
 
-def _numbers(scores: dict[str, Any]) -> dict[str, float]:
+def numbers(scores: dict[str, Any]) -> dict[str, float]:
+    """Keep the scores that are single numbers."""
     return {name: float(value) for name, value in scores.items() if isinstance(value, int | float)}
 
 

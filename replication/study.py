@@ -1,0 +1,115 @@
+"""The study of docs/results/plateau.md: every encoder with one recipe, extrapolation, and static against refined.
+
+    python -m replication.study                      # the plan: commands, runs done, minutes
+    python -m replication.study collect [FOLDER]     # add finished runs, by default from out/experiments
+
+Each command runs what is unfinished of its part; rerun it to resume. `collect` keeps what it has.
+"""
+
+import argparse
+import json
+from functools import cache
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from loope.core.files import write_atomic
+from loope.lab.experiments.results import RESULT
+from loope.lab.experiments.spec import Run
+from loope.lab.experiments.statistics import over_seeds
+from loope.lab.experiments.table import Entry, get_table
+from loope.lab.experiments.tables.encoders import LARGE, ROWS
+from replication.plan import Part
+from replication.results import FOLDER, compact, expand, table
+
+FILE = FOLDER / "study.jsonl"
+# Encoders that a claim of replication/claims.py names, or that ours compare with.
+CLAIMED = (
+    *("No PE", "Learnable", "1D Sinusoid", "Static", "LOOPE", "CPE", "RPE", "LFF (Fourier)", "2D Sinusoid"),
+    *("AS2DRoPE", "2D sin/cos", "RoPE mixed", "ALiBi 2D"),
+)
+
+
+def _only(*rows: str) -> tuple[str, ...]:
+    return tuple(f"{row} |*" for row in rows)
+
+
+PLAN = (
+    Part("7x7: encoders that a claim names", "encoders", _only(*CLAIMED), 5),
+    Part("7x7: the others", "encoders", _only(*(row for row in ROWS if row not in CLAIMED)), 3),
+    Part("7x7: static against refined, five bases", "refined", (), 5),
+    Part("14x14: six encoders", "encoders", _only(*(f"{row}, 14x14" for row in LARGE)), 3),
+)
+
+
+@cache
+def planned() -> dict[str, Run]:
+    """Return all runs by key, each once; parts share the static rows."""
+    return {run.key: run for part in PLAN for run in part.runs()}
+
+
+def results() -> dict[str, dict[str, Any]]:
+    """Return the collected results by key."""
+    lines = FILE.read_text().splitlines() if FILE.is_file() else []
+    return {result["key"]: expand(result) for result in map(json.loads, lines)}
+
+
+def collect(folder: Path) -> int:
+    """Add the planned runs that are finished below `folder` to the file; return how many it holds."""
+    kept = {key: compact(result) for key, result in results().items()}
+    for file in sorted((folder / "runs").glob(f"*/{RESULT}")):
+        result = json.loads(file.read_text())
+        if result["key"] in planned():
+            kept[result["key"]] = compact(result)
+    ordered = sorted(kept.values(), key=lambda each: (each["run"]["encoder"]["name"], each["run"]["seed"], each["key"]))
+    write_atomic(FILE, "".join(json.dumps(each, separators=(",", ":"), sort_keys=True) + "\n" for each in ordered))
+    return len(ordered)
+
+
+def plan() -> str:
+    """Return the parts with their runs, how many are done, and the minutes of those."""
+    done, rows = results(), []
+    for part in PLAN:
+        runs = part.runs()
+        minutes = [done[run.key]["processor_seconds"] / 60 for run in runs if run.key in done]
+        rows.append((part.what, f"{len(runs)}", f"{len(minutes)}", f"{fmean(minutes):.1f}" if minutes else "-"))
+    return table(("part", "runs", "done", "minutes of processor time a run"), rows)
+
+
+def scores(name: str = "encoders") -> str:
+    """Return a table's rows that have results: the mean of each column over seeds, in percent."""
+    chosen, done = get_table(name), results()
+    heads = [column.head for column in chosen.columns]
+    rows = []
+    for entry in chosen.entries("laptop"):
+        found = [done[key]["metrics"] for key in _keys(entry) if key in done]
+        if found:
+            rows.append((entry.row, f"{len(found)}", *(_mean(entry, found, head) for head in heads)))
+    return table(("encoder", "seeds", *heads), rows)
+
+
+def _keys(entry: Entry) -> list[str]:
+    return [entry.run.with_seed(seed).key for seed in range(5)]
+
+
+def _mean(entry: Entry, found: list[dict[str, float]], head: str) -> str:
+    metric = entry.cells.get(head)
+    return "" if metric is None else f"{100 * over_seeds([each[metric] for each in found]).mean:.1f}"
+
+
+def main() -> None:
+    """Show the plan, or collect results."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="?", choices=("plan", "collect"), default="plan")
+    parser.add_argument("folder", nargs="?", type=Path, default=Path("out/experiments"))
+    arguments = parser.parse_args()
+    if arguments.what == "collect":
+        print(f"{collect(arguments.folder)} runs in {FILE.name}.")
+        return
+    print(plan(), "", *(part.command() for part in PLAN), sep="\n")
+    for name in ("encoders", "refined"):
+        print("", scores(name), sep="\n")
+
+
+if __name__ == "__main__":
+    main()
