@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -135,7 +136,7 @@ def artefacts_table() -> str:
             rows.append((title, *_missing(5)))
             continue
         here = found[encoder]
-        layer = max(range(len(here["layers"])), key=lambda number, of=here: of["share"][number])
+        layer = here["share"].index(max(here["share"]))
         shares = [f"{here[name][layer]:.1%}" for name in ("share", "corners", "of_channel")]
         rows.append((title, here["layers"][layer], *shares[:2], str(here["channel"][layer]), shares[2]))
     return table(("positions", "layer", "position share", "in the corners", "channel", "in that channel"), rows)
@@ -181,7 +182,7 @@ def main() -> None:
         began = time.time()
         with Progress() as bar:
             task = bar.add_task(encoder, total=len(pixels))
-            found = diagnose(model, torch.split(pixels, BATCH), lambda count, to=task: bar.advance(to, count))
+            found = diagnose(model, torch.split(pixels, BATCH), partial(bar.advance, task))
         keep(encoder, {**summary(found), **provenance(began)})
 
 
