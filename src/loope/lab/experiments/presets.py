@@ -151,7 +151,7 @@ def _three_cell(preset: str, side: int) -> tuple[Data, Recipe]:
 LAPTOP_EPOCHS = {7: 30, 14: 8}
 
 # The recipe under which encoders leave the plateau of Three-Cell, decided on 18 November 2026 before LOOPE was run
-# with it: docs/results/plateau.md. A step is 3 to 5 times as cheap as with the recipe above.
+# with it: docs/results/plateau.md. A run costs about a tenth of one with the recipe above.
 STUDY = Recipe(
     epochs=3, batch_size=64, optimizer="muon", lr=4e-3, min_lr=8e-5, warmup=0.3, weight_decay=0.05, clip=1.0,
     precision="bfloat16", start="equal", attention_gain=3.0, beta2=0.95,
