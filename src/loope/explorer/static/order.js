@@ -96,7 +96,7 @@ export class Orders {
         {},
         gridControl(this.catalog, this.grid.join("x"), (grid) => this.change({ grid: readGrid(grid) })),
         field("drawn over", over),
-        filePicker("Choose an image", "image/*", this.message, async (file) => {
+        filePicker("Choose an image", "image/*", this.message, async ([file]) => {
           this.own = await open(file);
           this.over = "own";
           this.render();
