@@ -203,7 +203,9 @@ def _require_by_patch(subject: Subject) -> None:
 def _by_token(watched: Watched) -> bool:
     """Return whether blocks treat tokens alike wherever they are, but for what an attached encoder does."""
     branch = watched.branch
-    own = _own_in_use(watched) and any(slot.value is not None for slot in branch.own)
+    # Tables beside a whole one are added after blocks.
+    later = [*branch.own, *(branch.axis_tables if branch.table is not None else ())]
+    own = _own_in_use(watched) and any(slot.value is not None for slot in later)
     mixing = any(isinstance(part, CONVOLUTIONS) for block in branch.blocks for part in block.modules())
     windows = any(watched.adapter.window(block) is not None for block in branch.blocks)
     return not (own or mixing or windows)

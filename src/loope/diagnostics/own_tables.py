@@ -106,7 +106,8 @@ def _bump(watched: Watched, cells: list[int]) -> None:
 def _patches_of(watched: Watched) -> Tensor:
     """Return a view of the table's vectors of patches, `(N, D)`."""
     table: Tensor = tables_in_use(watched)[0].value.data
-    return table.view(-1, table.shape[-1])[0 if table.dim() == 4 else watched.branch.table_prefix :]
+    first = 0 if table.dim() == 4 else watched.branch.table_prefix
+    return table.view(-1, table.shape[-1])[first : first + table_grid(watched.branch).size]
 
 
 def _vector(table: Tensor) -> Tensor:
