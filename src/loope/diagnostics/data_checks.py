@@ -204,7 +204,7 @@ def _by_token(watched: Watched) -> bool:
     """Return whether blocks treat tokens alike wherever they are, but for what an attached encoder does."""
     branch = watched.branch
     # Tables beside a whole one are added after blocks.
-    later = [*branch.own, *(branch.axis_tables if branch.table is not None else ())]
+    later = [*branch.own, *(branch.axis_tables if len(tables_in_use(watched)) == 1 else ())]
     own = _own_in_use(watched) and any(slot.value is not None for slot in later)
     mixing = any(isinstance(part, CONVOLUTIONS) for block in branch.blocks for part in block.modules())
     windows = any(watched.adapter.window(block) is not None for block in branch.blocks)
