@@ -31,7 +31,7 @@ CLIP = 1.0  # largest norm of the gradient
 # A quick fade is better: a slow one spends its steps on a model that is neither. In the same three minutes, with the
 # own encoding out after 50, 25 and 5 % of them, answers came to agree on 30, 39 and 43 % (`rope_axial` in ViT-Tiny).
 FADE = 0.05
-LR = 5e-4  # 2e-4: six points less in two and a half minutes, 1e-3: ten less
+LR = 5e-4  # 1e-3: ten points less in two and a half minutes; 2e-4 with a third of `TOKENS`: six less
 
 
 class Agreement(NamedTuple):
