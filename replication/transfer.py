@@ -17,19 +17,17 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import torch
 from rich.progress import track
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch.utils.data import RandomSampler
 from torchvision.transforms import v2
 
 import loope
-from loope.core.errors import require
 from loope.core.files import make_folder, replacing, write_atomic
 from loope.core.images import read_image
+from loope.lab.engine.attention import plain_attention
 from loope.lab.experiments.provenance import provenance
 from loope.lab.experiments.spec import Model
 from loope.lab.experiments.timm_models import create_timm, preparation
@@ -112,24 +110,6 @@ def at_sizes() -> Iterator[dict[str, Any]]:
             }
 
 
-def attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-) -> Tensor:
-    """Attend in bfloat16, step by step: on a CPU the fused kernel's backward pass takes three times as long."""
-    require(not is_causal, "There is no order of patches.")
-    with torch.autocast("cpu", enabled=False):
-        scores = (q * (q.shape[-1] ** -0.5 if scale is None else scale)) @ k.transpose(-2, -1)
-        if attn_mask is not None:
-            scores = scores + attn_mask.to(scores.dtype)
-        return F.dropout(scores.softmax(-1), dropout_p) @ v
-
-
 class Course:
     """A hand-over in training.
 
@@ -159,7 +139,7 @@ class Course:
                 group["lr"] = RATE * max(started, 0.05) * fall
             self.work.set_progress(started)
             images = [self.view(folder[next(order)]) for folder, order in self.orders for _ in range(BATCH // 2)]
-            with torch.autocast("cpu", torch.bfloat16), patch.object(F, "scaled_dot_product_attention", attention):
+            with torch.autocast("cpu", torch.bfloat16), plain_attention("bfloat16"):
                 loss = self.work.loss(normalized(torch.stack(images)))
             self.optimizer.zero_grad()
             torch.autograd.backward(loss)

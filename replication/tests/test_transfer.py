@@ -55,14 +55,6 @@ def test_a_hand_over_is_judged_on_photographs_that_it_was_not_taught(monkeypatch
     assert list(transfer.hand_over("rope_axial", [0.01], pixels, pixels[:2], tmp_path)) == []
 
 
-@pytest.mark.parametrize("masked", [False, True])
-def test_attention_is_that_of_the_fused_kernel(masked):
-    q, k, v = torch.randn(3, 2, 3, 7, 8, generator=torch.Generator().manual_seed(0))
-    mask = torch.arange(49.0).reshape(7, 7).sin() if masked else None
-    expected = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-    torch.testing.assert_close(transfer.attention(q, k, v, attn_mask=mask), expected)
-
-
 def test_a_later_time_goes_on_from_before_the_fall_of_the_learning_rate(monkeypatch):
     monkeypatch.setenv("LOOPE_WEIGHTS", str(weights("vit_tiny_patch16_224.safetensors").parent))
     monkeypatch.setattr(transfer, "BATCH", 2)

@@ -4,7 +4,6 @@ The commands call these checks first. They do nothing once torch is loaded: the 
 knows those that a program registered before it called the command line.
 """
 
-import os
 import re
 import sys
 from collections.abc import Iterable
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import loope
 from loope.core.errors import LoopeError, nearest_first, one_of, require, unknown
+from loope.core.files import is_path
 
 # What the library accepts, from modules that import torch or pandas; tests compare.
 KINDS = ("none", "additive", "conditional", "rotary", "bias")
@@ -55,7 +55,7 @@ def _require_registered(what: str, names: Iterable[str]) -> None:
 
 def require_model(name: str) -> None:
     """Raise `LoopeError` if a name is neither a file or folder nor a timm model."""
-    if name.endswith(".safetensors") or os.sep in name or Path(name).is_dir():
+    if is_path(name):
         require(Path(name).exists(), f"There is no file or folder {name}; give one, or the name of a timm model.")
     else:
         require_timm_model(name)

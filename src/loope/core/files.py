@@ -58,6 +58,11 @@ def write_new(path: Path, data: bytes) -> None:
         os.fsync(file.fileno())
 
 
+def is_path(name: str) -> bool:
+    """Return whether a name is that of a .safetensors file or a folder, and not of a model."""
+    return name.endswith(".safetensors") or os.sep in name or Path(name).is_dir()
+
+
 def make_folder(path: Path) -> None:
     """Create a folder and its missing parents, and sync them to disk."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]

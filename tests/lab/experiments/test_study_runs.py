@@ -7,13 +7,14 @@ import torch
 
 import loope
 from loope.encoders import PositionalEncoder
+from loope.lab.engine.attention import plain_attention
 from loope.lab.engine.evaluation import evaluate
 from loope.lab.experiments.presets import STUDY, study_run
 from loope.lab.experiments.results import MODEL, folder_of, read_result
 from loope.lab.experiments.runner import create_experiment, execute
 from loope.lab.experiments.settings import Settings
 from loope.lab.experiments.start import RMS
-from loope.lab.experiments.three_cell import CentredSource, ThreeCellProbe, plain_attention
+from loope.lab.experiments.three_cell import CentredSource, ThreeCellProbe
 
 HERE = Settings(workers=0)
 

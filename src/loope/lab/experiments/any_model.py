@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from loope.core.errors import LoopeError, require
+from loope.core.files import is_path
 from loope.core.grid import Grid
 from loope.lab.data.transforms import Preparation
 from loope.lab.experiments.spec import Model
@@ -34,7 +34,7 @@ def open_model(name: str, *, weights: str = "pretrained") -> nn.Module:
         LoopeError: if it is none of these, or cannot be read.
     """
     path = Path(name)
-    if not _is_path(name):
+    if not is_path(name):
         require_timm_model(name)
         return create_timm(Model(name=name, weights=weights))
     require(path.exists(), f"There is no file or folder {path}; give one, or the name of a timm model.")
@@ -51,7 +51,7 @@ def preparation_of(name: str, model: nn.Module) -> Preparation:
     Raises:
         LoopeError: if the preprocessor of a folder cannot be read.
     """
-    if not _is_path(name):
+    if not is_path(name):
         return preparation(name)
     size = adapter_for(unwrapped(model)).branches()[0].pixels
     for part in model.modules():
@@ -60,10 +60,6 @@ def preparation_of(name: str, model: nn.Module) -> Preparation:
             return Preparation.from_timm({**config, "input_size": (3, *size)})
     file = Path(name) / PREPROCESSOR
     return _of_transformers(file, size) if file.is_file() else Preparation(size=size)
-
-
-def _is_path(name: str) -> bool:
-    return name.endswith(".safetensors") or os.sep in name or Path(name).is_dir()
 
 
 def _of_transformers(file: Path, size: Grid) -> Preparation:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from loope.lab.data.batches import Batch, Source
 from loope.lab.data.three_cell import ThreeCellSource
+from loope.lab.engine.attention import plain_attention
 from loope.lab.engine.evaluation import evaluate
 from loope.lab.engine.tasks import Bits
 from loope.lab.experiments.experiment import Training, numbers
@@ -70,22 +69,3 @@ class ThreeCellProbe(Training):
             scores = numbers(evaluate(other, self.task, source, precision=self.recipe.precision))
             found |= {f"{name}_{side}x{side}": value for name, value in scores.items()}
         return found
-
-
-@contextmanager
-def plain_attention(precision: str) -> Iterator[None]:
-    """Attend without the fused kernel in bfloat16 on a CPU, where short sequences are two to three times as fast so.
-
-    No stored run of Three-Cell had bfloat16 when this was introduced, so none changes.
-    """
-    if precision != "bfloat16" or torch.cuda.is_available():
-        yield
-        return
-    # The switch is named after CUDA but holds on CPUs too: without it, scores are computed in float32.
-    before = torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed()  # type: ignore[no-untyped-call]
-    torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(True)
-    try:
-        with sdpa_kernel(SDPBackend.MATH):
-            yield
-    finally:
-        torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(before)
