@@ -7,7 +7,7 @@ from torch import nn
 
 import loope
 from tests.surgery.matrix import every_encoder
-from tests.surgery.transformers_models import VIT, YOLOS, inputs, make
+from tests.surgery.transformers_models import VIT, YOLOS, attach_alike, inputs, make
 
 # Names of YOLOS' weights in DeiT.
 RENAMED = {
@@ -31,8 +31,8 @@ def twins(encoder, **options):
     """Return a YOLOS and a DeiT with the same weights and encoders."""
     torch.manual_seed(0)
     config = {**YOLOS, "num_detection_tokens": 1, "layer_norm_eps": 1e-6}
-    yolos = hf.YolosModel(hf.YolosConfig(**config, use_mid_position_embeddings=False)).eval().double()
-    deit = hf.DeiTModel(hf.DeiTConfig(**VIT, layer_norm_eps=1e-6)).eval().double()
+    yolos = hf.YolosModel(hf.YolosConfig(**config, use_mid_position_embeddings=False))
+    deit = hf.DeiTModel(hf.DeiTConfig(**VIT, layer_norm_eps=1e-6))
     for parameter in yolos.parameters():
         nn.init.normal_(parameter, std=0.2)
     state = yolos.state_dict()
@@ -40,11 +40,7 @@ def twins(encoder, **options):
     for old, new in RENAMED.items():
         state = {key.replace(old, new): value for key, value in state.items()}
     deit.load_state_dict(state)
-    for model in (yolos, deit):
-        loope.attach(model, encoder, **options)
-        torch.manual_seed(1)
-        for parameter in model.loope.encoders.parameters():
-            nn.init.normal_(parameter, std=0.3)
+    attach_alike(yolos, deit, encoder=encoder, **options)
     return yolos, deit
 
 

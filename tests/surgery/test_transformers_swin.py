@@ -11,7 +11,7 @@ from torch import nn
 import loope
 from tests.surgery.matrix import every_encoder
 from tests.surgery.registry import SWIN as TIMM_SWIN
-from tests.surgery.transformers_models import PATCH, SWIN, make, predict
+from tests.surgery.transformers_models import PATCH, SWIN, attach_alike, make, predict
 
 # Names of weights in timm's Swin.
 RENAMED = {
@@ -45,11 +45,7 @@ def pair(encoder, **options):
     left = theirs.load_state_dict(state, strict=False)
     assert not left.unexpected_keys
     assert all(key.startswith("head.") for key in left.missing_keys)
-    for model in (ours, theirs):
-        loope.attach(model.eval().double(), encoder, **options)
-        torch.manual_seed(1)
-        for parameter in model.loope.encoders.parameters():
-            nn.init.normal_(parameter, std=0.3)
+    attach_alike(ours, theirs, encoder=encoder, **options)
     return ours, theirs
 
 

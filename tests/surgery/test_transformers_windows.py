@@ -9,7 +9,7 @@ from torch import nn
 import loope
 from docs.matrix import TIMM
 from tests.surgery.matrix import every_encoder
-from tests.surgery.transformers_models import DET, SAM, SIDE, TABLE, make, predict
+from tests.surgery.transformers_models import DET, SAM, SIDE, TABLE, attach_alike, make, predict
 
 EPS = {"layer_norm_eps": 1e-5}
 # Names of weights in timm's SAM.
@@ -52,11 +52,7 @@ def pair(name, encoder, window=3, **options):
     left = theirs.load_state_dict(state, strict=False)
     assert not left.unexpected_keys
     assert all(key.startswith(("neck.", "head.")) for key in left.missing_keys)
-    for model in (ours, theirs):
-        loope.attach(model.eval().double(), encoder, **options)
-        torch.manual_seed(1)
-        for parameter in model.loope.encoders.parameters():
-            nn.init.normal_(parameter, std=0.3)
+    attach_alike(ours, theirs, encoder=encoder, **options)
     return ours, theirs
 
 

@@ -9,6 +9,8 @@ import torch
 import transformers as hf
 from torch import Tensor, nn
 
+import loope
+
 SIDE, PATCH = 32, 8
 SMALL: dict[str, Any] = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 3, "patch_size": PATCH}
 VIT = {**SMALL, "image_size": SIDE, "intermediate_size": 96}
@@ -28,6 +30,15 @@ SWIN: dict[str, Any] = {
 DET = {**DINO, "window_size": 3, "window_block_indices": [0], "use_relative_position_embeddings": True}
 SAM = {**VIT, "window_size": 3, "global_attn_indexes": [1], "mlp_dim": 96, "output_channels": 8}
 TABLE = {"use_absolute_position_embeddings": True}
+
+
+def attach_alike(*models: nn.Module, encoder: str, **options: Any) -> None:
+    """Attach an encoder with the same random parameters to models of the same size, in float64 and eval mode."""
+    for model in models:
+        loope.attach(model.eval().double(), encoder, **options)
+        torch.manual_seed(1)
+        for parameter in model.loope.encoders.parameters():
+            nn.init.normal_(parameter, std=0.3)
 
 
 def llava() -> nn.Module:
