@@ -18,6 +18,7 @@ from loope.encoders.loope import Loope
 from loope.encoders.refine import Refinable
 from loope.encoders.similarity import encoder_similarity
 from loope.lab.data.batches import Source
+from loope.lab.engine.attention import plain_attention
 from loope.lab.engine.evaluation import evaluate
 from loope.lab.engine.tasks import Task
 from loope.lab.engine.training import train
@@ -116,19 +117,21 @@ class Training(Experiment):
         """Train into the folder, and save the model there for `loope.load`, unless it kept its own encoding."""
         began = time.process_time()
         run, sources, model = self.run, self.sources, self.build_model()
-        result = train(
-            model,
-            self.task,
-            sources["train"],
-            sources["val"],
-            self.recipe,
-            folder,
-            seed=run.seed,
-            name=run.name,
-            trackers=self.settings.trackers,
-            progress=folder / PROGRESS,
-        )
-        tested = evaluate(model, self.task, sources["test"], precision=self.recipe.precision)
+        with plain_attention(self.recipe.precision):
+            result = train(
+                model,
+                self.task,
+                sources["train"],
+                sources["val"],
+                self.recipe,
+                folder,
+                seed=run.seed,
+                name=run.name,
+                trackers=self.settings.trackers,
+                progress=folder / PROGRESS,
+            )
+            tested = evaluate(model, self.task, sources["test"], precision=self.recipe.precision)
+            more = self.more_scores(model)
         images = next(iter(sources["test"].batches(0)))[0][:IMAGES_MEASURED]
         measured, tensors = measure_encoder(model, images.to(next(model.parameters()).device))
         if "offsets" in tensors:
@@ -139,7 +142,7 @@ class Training(Experiment):
         found = {
             "metrics": {
                 **numbers(tested),
-                **self.more_scores(model),
+                **more,
                 **measured,
                 "best_epoch": result.best_epoch,
                 **best,

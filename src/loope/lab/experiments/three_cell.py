@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from loope.lab.data.batches import Batch, Source
 from loope.lab.data.three_cell import ThreeCellSource
-from loope.lab.engine.attention import plain_attention
 from loope.lab.engine.evaluation import evaluate
 from loope.lab.engine.tasks import Bits
 from loope.lab.experiments.experiment import Training, numbers
@@ -52,11 +50,6 @@ class ThreeCellProbe(Training):
         device = "cuda" if torch.cuda.is_available() else None
         train = part == "train"
         return CentredSource(data, self.recipe.batch_size, train=train, seed=self.run.seed, device=device)
-
-    def execute(self, folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """Train, with the faster attention for this device and precision."""
-        with plain_attention(self.recipe.precision):
-            return super().execute(folder)
 
     def more_scores(self, model: nn.Module) -> dict[str, float]:
         """Score the model on the test part of other grids, if the data asks for them."""
