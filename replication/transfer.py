@@ -4,8 +4,8 @@
     python -m replication.transfer hand-over rope_axial rope_mixed --minutes 0 5 20 60
 
 ViT-Tiny, from LOOPE_WEIGHTS; 1,000 ImageNet photographs, one a class, from LOOPE_DATA/imagenet-samples. A hand-over is
-taught on every other one of them and on all photographs of Pets, half of a batch from each, mixed with each other, without
-labels, and judged on the rest. Minutes are those of one core's processor time. The results after several times share the first part of one
+taught on every other one of them and on all photographs of Pets, half of a batch from each, without labels, and judged
+on the rest. Minutes are those of one core's processor time. The results after several times share the first part of one
 run: the learning rate is constant, falls to zero in the last quarter of each time, and goes on from before its fall.
 """
 
