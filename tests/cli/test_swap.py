@@ -19,6 +19,7 @@ from loope.lab.data.classification import Files, Images, ImageSource
 from loope.lab.data.folders import read_labels, read_unlabelled
 from loope.lab.data.loader import BadImageError
 from loope.lab.data.transforms import ClassificationTransform
+from loope.lab.engine.loop import reseed
 from loope.lab.engine.schedule import learning_rate
 from loope.lab.experiments.swap import Swap, split
 from loope.lab.experiments.timm_models import preparation
@@ -121,6 +122,7 @@ def test_against_a_bare_loop(photos, weights, tmp_path):
         optimizer.param_groups[0]["lr"] = learning_rate(chosen.recipe, step, 8 // chosen.epochs)
         work.set_progress((step + 1) / 8)
         optimizer.zero_grad()
+        reseed(torch.device("cpu"), 0, step, 0)  # as the engine does in each step; for the mixtures
         work.loss(batches[step]).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import loope
-from loope.surgery.transfer import HandOver
+from loope.surgery.transfer import HandOver, mixed
 from tests.surgery.models import images, make, predict
 
 ENCODERS = ["rope_mixed", "alibi2d", "peg", "none", "sincos2d", "loope"]
@@ -77,7 +77,7 @@ def test_the_loss_of_a_model_that_agrees_is_zero():
 def test_the_loss_is_that_of_answers_and_of_each_token_after_each_block():
     torch.manual_seed(0)
     model = loope.attach(make("ViT"), "rope_mixed", init="own")
-    work = HandOver(model)
+    work = HandOver(model, mix=False)
     work.set_progress(1.0)
     batch = images(model)
     seen = {}
@@ -97,6 +97,32 @@ def test_the_loss_is_that_of_answers_and_of_each_token_after_each_block():
             errors.append(float((one - two).square().mean()))
         expected += 36 * sum(errors) / len(errors) / len(ours)
     assert float(work.loss(batch).detach()) == pytest.approx(expected, rel=1e-4)
+
+
+def test_images_are_mixed_with_others_of_their_batch():
+    """Of images of one pixel, each its own direction, a mixture tells the shares and where they are from."""
+    torch.manual_seed(0)
+    given = mixed(torch.eye(64).view(64, 64, 1, 1)).view(64, 64)
+    torch.testing.assert_close(given.sum(1), torch.ones(64))
+    assert given.ge(0).all()
+    assert given.gt(0).sum(1).le(2).all()
+    own = given.diagonal()[given.gt(0).sum(1) == 2]
+    assert len(own) > 55
+    assert own.min() < 0.1
+    assert own.max() > 0.9
+    assert 0.35 < float(own.mean()) < 0.65
+
+
+@pytest.mark.parametrize("mix", [True, False])
+def test_model_and_teacher_see_the_same_mixtures(mix):
+    model = loope.attach(make("ViT"), "rope_mixed", init="own")
+    batch, seen = images(model, batch=4), []
+    work = HandOver(model, mix=mix)
+    for each in (model, work.teacher):
+        each.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+    work.loss(batch)
+    assert torch.equal(*seen)
+    assert torch.equal(seen[0], batch) is not mix
 
 
 def test_a_transferred_model_is_saved(tmp_path):
