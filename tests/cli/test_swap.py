@@ -8,6 +8,7 @@ import numpy
 import pytest
 import timm
 import torch
+import typer.main
 from PIL import Image
 from safetensors.torch import save_file
 from typer.testing import CliRunner
@@ -160,6 +161,27 @@ def test_options_of_the_encoder_and_seed(photos, tmp_path):
     assert loope.load(tmp_path / "a.safetensors").loope.spec["encoders"] == [("rope_axial", {"temperature": 50})]
 
 
+def test_defaults_are_those_of_the_library():
+    options = {each.name: each.default for each in typer.main.get_command(cli.app).commands["swap"].params}
+    library = Swap(model=MODEL, encoder="none")
+    assert {name: options[name] for name in ("steps", "batch_size", "lr", "precision", "seed")} == {
+        name: getattr(library, name) for name in ("steps", "batch_size", "lr", "precision", "seed")
+    }
+
+
+def test_precision_of_training(photos, tmp_path):
+    """A first step in bfloat16 differs by its rounding from one in float32; weights stay in float32."""
+    weights = {}
+    for precision in ("float32", "bfloat16"):
+        to = tmp_path / f"{precision}.safetensors"
+        swapped(photos, to, "rope_axial", steps=1, precision=precision)
+        weights[precision] = loope.load(to).blocks[0].attn.qkv.weight
+        assert weights[precision].dtype == torch.float32
+    first, second = weights.values()
+    assert not torch.equal(first, second)
+    torch.testing.assert_close(first, second, atol=2e-3, rtol=0)
+
+
 def test_top1_of_labelled_images(photos, weights, tmp_path):
     images, names = prepared(photos)
     with torch.no_grad():
@@ -242,6 +264,7 @@ def bad(photos, tmp_path):
         "no labels": ({"labels": tmp_path / "none.txt"}, r"none\.txt"),
         "batch": ({"batch_size": 20}, "20"),
         "learning rate": ({"lr": 0}, "lr"),
+        "precision": ({"precision": "float8"}, "float8"),
     }
 
 

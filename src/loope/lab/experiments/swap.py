@@ -20,6 +20,7 @@ from loope.core.grid import as_size
 from loope.core.seeds import derive
 from loope.encoders.base import encoder_class
 from loope.lab.data.classification import Files, Images, ImageSource
+from loope.lab.engine.attention import plain_attention
 from loope.lab.engine.distributed import Distributed
 from loope.lab.engine.progress import Display
 from loope.lab.engine.recipe import Recipe
@@ -49,6 +50,7 @@ class Swap:
         steps: training steps; 0 to attach and fit only.
         batch_size: images per step, over all processes.
         lr: peak learning rate.
+        precision: of training; one of the engine's.
         freeze_backbone: train the encoder only.
         seed: seed of new weights, held-out images and batches.
     """
@@ -59,6 +61,7 @@ class Swap:
     steps: int = 1000
     batch_size: int = 16
     lr: float = LR
+    precision: str = "float32"
     freeze_backbone: bool = False
     seed: int = 0
 
@@ -81,6 +84,7 @@ class Swap:
             min_lr=self.lr / 20,
             warmup=WARMUP * self.epochs,
             clip=CLIP,
+            precision=self.precision,
             train="encoder" if self.freeze_backbone else "all",
         )
 
@@ -187,17 +191,18 @@ class SwapRun:
         work.set_progress(0.0)
         if self.train is not None:
             self.distributed.on_first(self._claim_folder)
-            train(
-                self.model,
-                Transfer(work, wanted),
-                self.train,
-                self.val,
-                swap.recipe,
-                self.folder,
-                seed=swap.seed,
-                name=f"{swap.model} {swap.encoder}",
-                progress=progress,
-            )
+            with plain_attention(swap.precision):
+                train(
+                    self.model,
+                    Transfer(work, wanted),
+                    self.train,
+                    self.val,
+                    swap.recipe,
+                    self.folder,
+                    seed=swap.seed,
+                    name=f"{swap.model} {swap.encoder}",
+                    progress=progress,
+                )
             work.finish()
         after = self._compare(work)[0]
         self.distributed.on_first(self._write)
