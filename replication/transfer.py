@@ -209,7 +209,7 @@ def hand_over(encoder: str, times: Sequence[float], pixels: Tensor, more: Tensor
             "top1": (given == truth).float().mean().item(),
             "agreement": (given == wanted).float().mean().item(),
             "own": (wanted == truth).float().mean().item(),
-            "settings": {"batch": BATCH, "lr": RATE, "tokens": TOKENS},
+            "settings": {"batch": BATCH, "lr": RATE, "tokens": TOKENS, "mix": course.work.mix},
             **provenance(began),
         }
         if minutes < ahead[-1]:
