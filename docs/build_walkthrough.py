@@ -17,7 +17,8 @@ ABOUT = "*This page is [a notebook](../../examples/walkthrough.ipynb), executed.
 def execute() -> nbformat.NotebookNode:
     """The notebook with its outputs, in a kernel of its own."""
     notebook = nbformat.read(NOTEBOOK, as_version=4)
-    NotebookClient(notebook, timeout=300, kernel_name="python3").execute()
+    # Warnings of a slow kernel would otherwise split what is printed.
+    NotebookClient(notebook, timeout=300, kernel_name="python3", coalesce_streams=True).execute()
     return notebook
 
 
