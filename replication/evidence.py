@@ -15,6 +15,7 @@ from loope.lab.experiments.tables import swap
 from loope.lab.experiments.tables.encoders import GRIDS, ROWS
 from replication import study, transfer
 
+ENOUGH = 3  # seeds
 DOCS = Path(__file__).parents[1] / "docs"
 OWN_SIZE = 224
 
@@ -61,11 +62,6 @@ class Measured(NamedTuple):
     training: float | None
     inference: float | None
 
-    @property
-    def complete(self) -> bool:
-        """Whether all planned seeds are done."""
-        return len(self.scores) == self.planned
-
 
 class Evidence(NamedTuple):
     """All of it.
@@ -81,6 +77,10 @@ class Evidence(NamedTuple):
     sizes: dict[str, dict[int, Kept]]
     own_at_once: float | None
     own_pets: Mean | None
+
+    def with_enough_seeds(self) -> dict[str, Measured]:
+        """Return the encoders that were run often enough to be compared."""
+        return {name: each for name, each in self.encoders.items() if len(each.scores) >= ENOUGH}
 
 
 def gather() -> Evidence:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from statistics import fmean
 from typing import NamedTuple
 
 from replication import again, refined
 from replication.ceilings import BOUND, WANTED, ceiling
-from replication.evidence import OWN_SIZE, Evidence, Measured
+from replication.evidence import ENOUGH, OWN_SIZE, Evidence
 from replication.power import welch_interval
 from replication.rules import FAILS, HOLDS, OPEN
 
@@ -82,32 +82,41 @@ def other_resolution(found: Evidence) -> Advice:
 def from_scratch(found: Evidence) -> Advice:
     """Training from scratch at one resolution, as far as Three-Cell tells."""
     question = "From scratch, one resolution (Three-Cell)"
-    complete = _complete(found)
-    if len(complete) < 2:
-        return Advice(question, UNKNOWN, _so_far(found))
-    ordered = sorted(complete, key=lambda name: -fmean(complete[name].scores))
-    first = complete[ordered[0]].scores
-    level = [name for name in ordered if welch_interval(first, complete[name].scores).low <= 0]
-    low = [name for name in ordered if ceiling(name) > BOUND and fmean(complete[name].scores) < WANTED]
-    shown = ", ".join(f"`{name}` {fmean(complete[name].scores):.1f}" for name in level[:6])
+    means = {name: fmean(each.scores) for name, each in found.encoders.items() if each.scores}
+    compared = found.with_enough_seeds()
+    if len(compared) < 2:
+        return Advice(question, UNKNOWN, f"{_first(means)}{_so_far(found)}")
+    ordered = sorted(compared, key=lambda name: -means[name])
+    first = compared[ordered[0]].scores
+    level = [name for name in ordered if welch_interval(first, compared[name].scores).low <= 0]
+    low = [name for name in ordered if ceiling(name) > BOUND and means[name] < WANTED]
     led = f"{names(level)} lead" + ("" if len(level) > 1 else "s")
-    below = f" Below {WANTED:.0f} %, though more is possible: {names(low)}." if low else ""
-    return Advice(question, led, f"Percent: {shown}.{below} {_so_far(found)}".rstrip())
+    below = f"Below {WANTED:.0f} %, though more is possible: {names(low)}. " if low else ""
+    return Advice(question, led, f"{_first({name: means[name] for name in ordered})}{below}{_so_far(found)}".rstrip())
 
 
 def other_grids(found: Evidence) -> Advice:
     """Grids that were not trained on."""
     question = "Other grids than it was trained on, without training (Three-Cell)"
-    complete = {name: each for name, each in _complete(found).items() if each.grids}
-    if len(complete) < 2:
-        return Advice(question, UNKNOWN, _so_far(found))
-    lowest = {name: min(grid.mean for grid in each.grids.values()) for name, each in complete.items()}
-    sure = sorted((name for name in lowest if lowest[name] >= SURE), key=lambda name: -lowest[name])
-    lost = [name for name in lowest if lowest[name] <= CONSTANT < SURE <= fmean(complete[name].scores)]
-    answer = f"{names(sure)} stay above {SURE:.0f} % on 5x5, 10x10 and 14x14" if sure else "none stays above 90 %"
-    shown = f"Lowest of the three: {', '.join(f'`{name}` {lowest[name]:.1f}' for name in sure[:6])}." if sure else ""
-    fall = f" At {CONSTANT:.0f} % or less, in spite of {SURE:.0f} on 7x7: {names(lost)}." if lost else ""
-    return Advice(question, answer, f"{shown}{fall} {_so_far(found)}".strip())
+    lowest = {
+        name: min(grid.mean for grid in each.grids.values()) for name, each in found.encoders.items() if each.grids
+    }
+    compared = {name: each for name, each in found.with_enough_seeds().items() if name in lowest}
+    if len(compared) < 2:
+        return Advice(question, UNKNOWN, f"{_first(lowest, 'lowest of 5x5, 10x10, 14x14')}{_so_far(found)}")
+    sure = sorted((name for name in compared if lowest[name] >= SURE), key=lambda name: -lowest[name])
+    lost = [name for name in compared if lowest[name] <= CONSTANT < SURE <= fmean(compared[name].scores)]
+    verb = "stays" if len(sure) < 2 else "stay"
+    answer = f"{names(sure) or 'none'} {verb} above {SURE:.0f} % on 5x5, 10x10 and 14x14"
+    shown = _first({name: lowest[name] for name in compared}, "lowest of the three")
+    fall = f"At {CONSTANT:.0f} % or less, in spite of {SURE:.0f} on 7x7: {names(lost)}. " if lost else ""
+    return Advice(question, answer, f"{shown}{fall}{_so_far(found)}".rstrip())
+
+
+def _first(scores: Mapping[str, float], what: str = "percent", most: int = 6) -> str:
+    ordered = sorted(scores, key=lambda name: -scores[name])[:most]
+    shown = ", ".join(f"`{name}` {scores[name]:.1f}" for name in ordered)
+    return f"The first, {what}: {shown}. " if ordered else ""
 
 
 def export(found: Evidence) -> Advice:
@@ -145,13 +154,9 @@ def loope(found: Evidence) -> Advice:
     return Advice("`loope`", f"if you study it; on Three-Cell it is {told} ({recipe})", because)
 
 
-def _complete(found: Evidence) -> dict[str, Measured]:
-    return {name: each for name, each in found.encoders.items() if each.scores and each.complete}
-
-
 def _so_far(found: Evidence) -> str:
-    complete = len(_complete(found))
-    return "" if complete == len(found.encoders) else f"({complete} of {len(found.encoders)} encoders have all seeds.)"
+    enough = len(found.with_enough_seeds())
+    return "" if enough == len(found.encoders) else f"({enough} of {len(found.encoders)} encoders have {ENOUGH} seeds.)"
 
 
 RULES: tuple[Callable[[Evidence], Advice], ...] = (
@@ -162,9 +167,15 @@ RULES: tuple[Callable[[Evidence], Advice], ...] = (
     export,
     loope,
 )
-IN_README = ("other_resolution", "from_scratch", "export", "loope")
+IN_README = 4  # the first of these that are known
+FIRST = (other_resolution, from_scratch, other_grids, export, loope, pretrained)
 
 
-def advise(found: Evidence, rules: Sequence[Callable[[Evidence], Advice]] = RULES) -> list[Advice]:
+def advise(found: Evidence) -> list[Advice]:
     """Return all advice."""
-    return [rule(found) for rule in rules]
+    return [rule(found) for rule in RULES]
+
+
+def advise_in_short(found: Evidence) -> list[Advice]:
+    """Return what the README has room for."""
+    return [advice for rule in FIRST if (advice := rule(found)).answer != UNKNOWN][:IN_README]

@@ -32,6 +32,8 @@ PAGES = {
     HERE / "study.md": DOCS / "study.md",
     HERE / "which.md": DOCS.parent / "which-encoding.md",
 }
+README = HERE.parent / "README.md"
+IN_README: dict[str, Callable[[], str]] = {"replication": claims.summary, "which": which.summary}
 TABLES: dict[str, Callable[[], str]] = {
     **plan.TABLES,
     **claims.TABLES,
@@ -173,9 +175,20 @@ def render(template: Path) -> str:
     return re.sub(r"\{\{ ([\w-]+) \}\}", fill, template.read_text())
 
 
+def with_table(page: str, mark: str, table: str) -> str:
+    """Replace the text between the marks of a page."""
+    return re.sub(
+        rf"(<!-- {mark} -->\n).*?(<!-- /{mark} -->)", lambda m: f"{m[1]}{table}\n{m[2]}", page, flags=re.DOTALL
+    )
+
+
 def write() -> list[Path]:
-    """Write the pages to the documents, and the figure of the study."""
+    """Write the pages to the documents, the figure of the study, and the README's lines."""
     which.draw(DOCS.parent / "images")
+    readme = README.read_text()
+    for mark, made in IN_README.items():
+        readme = with_table(readme, mark, made())
+    write_atomic(README, readme)
     return [write_atomic(page, render(template)) for template, page in PAGES.items()]
 
 

@@ -1,8 +1,8 @@
 """The study of docs/results/study.md: every encoder with one recipe, extrapolation, static against refined, swaps.
 
     python -m replication.study                      # the plan: commands, runs done, minutes
-    python -m replication.study collect [FOLDER]     # add finished runs, by default from out/experiments
-    python -m replication.page                       # make the pages from what was collected
+    python -m replication.study collect [FOLDER]     # add finished runs (from out/experiments) and write the pages
+    python -m replication.page                       # write the pages and the README's lines from what was collected
 
 Each command of the plan runs what is unfinished of its part; rerun it to resume. `collect` keeps what it has.
 """
@@ -98,7 +98,8 @@ def _add(file: Path, new: list[dict[str, Any]], keys: Set[str]) -> int:
     kept = {key: compact(result) for key, result in _read(file).items()}
     kept |= {result["key"]: compact(result) for result in new if result["key"] in keys}
     ordered = sorted(kept.values(), key=lambda each: (each["run"]["encoder"]["name"], each["run"]["seed"], each["key"]))
-    write_atomic(file, "".join(json.dumps(each, separators=(",", ":"), sort_keys=True) + "\n" for each in ordered))
+    if ordered:
+        write_atomic(file, "".join(json.dumps(each, separators=(",", ":"), sort_keys=True) + "\n" for each in ordered))
     return len(ordered)
 
 
@@ -140,7 +141,11 @@ def main() -> None:
     parser.add_argument("folder", nargs="?", type=Path, default=Path("out/experiments"))
     arguments = parser.parse_args()
     if arguments.what == "collect":
+        from replication import page  # imports this module
+
         print(f"{collect(arguments.folder)} runs in {FILE.name} and {SWAP_FILE.name}.")
+        page.write()
+        print("The pages are written.")
         return
     print(plan(), "", *(part.command() for part in (*PLAN, *SWAP)), sep="\n")
     for name in ("encoders", "refined"):

@@ -19,7 +19,7 @@ from loope.plots import png
 from loope.plots.layout import plain_axes
 from replication import study
 from replication.evidence import Measured, gather
-from replication.guide import IN_README, RULES, advise
+from replication.guide import advise, advise_in_short
 from replication.results import table
 from replication.rules import plus_minus
 
@@ -36,8 +36,7 @@ def guide() -> str:
 
 def summary() -> str:
     """Return the guide's answers in short, for the README."""
-    chosen = [rule for rule in RULES if rule.__name__ in IN_README]
-    return "\n".join(each.short() for each in advise(gather(), chosen))
+    return "\n".join(each.short() for each in advise_in_short(gather()))
 
 
 def main_table() -> str:
