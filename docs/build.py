@@ -2,7 +2,6 @@
 
 import csv
 import os
-import re
 import sys
 from pathlib import Path
 
@@ -26,8 +25,9 @@ from loope.explorer.export import export
 from loope.orders import create_order, list_orders
 from loope.pesi_metric.functional import pesi_from_similarity
 from loope.pesi_metric.published import published
-from replication import claims, diagnosis, figures, pets, segmentation, transfer
+from replication import diagnosis, figures, pets, segmentation, transfer
 from replication import page as replication_page
+from replication.page import with_table
 
 GRID = Grid(14, 14)
 COSTS = ROOT / "docs" / "costs.csv"
@@ -136,7 +136,7 @@ TABLES = {
     ("docs/attach.md", "matrix"): matrix_table,
     ("docs/guides/swap.md", "sizes"): transfer.sizes_table,
     ("docs/guides/swap.md", "minutes"): transfer.minutes_table,
-    ("README.md", "replication"): claims.summary,
+    **{("README.md", mark): made for mark, made in replication_page.IN_README.items()},
     ("docs/results/segmentation.md", "table3"): segmentation.table3,
     ("docs/results/segmentation.md", "classes"): segmentation.classes,
     ("docs/results/segmentation.md", "minutes"): segmentation.minutes,
@@ -145,13 +145,6 @@ TABLES = {
     **build_three_cell.TABLES,
     **diagnosis.TABLES,
 }
-
-
-def with_table(page: str, mark: str, table: str) -> str:
-    """Replace the text between the marks."""
-    return re.sub(
-        rf"(<!-- {mark} -->\n).*?(<!-- /{mark} -->)", lambda m: f"{m[1]}{table}\n{m[2]}", page, flags=re.DOTALL
-    )
 
 
 def main() -> None:

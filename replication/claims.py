@@ -1,19 +1,24 @@
-"""The paper's claims and what the runs say to them, as a table, and in short for the README."""
+"""The paper's claims and what the replication's runs say to them."""
 
 from collections.abc import Callable, Sequence
+from functools import cache
+from typing import NamedTuple
 
 from loope.lab.experiments.statistics import over_seeds, rank_correlation, rank_interval
+from loope.lab.experiments.table import get_table
 from loope.lab.experiments.tables import alignment, table1, table4, table6
 from replication.plan import COMPARED, progress
-from replication.results import by_seed, table
+from replication.results import by_seed, finished, table
 from replication.rules import (
     FAILS,
     HOLDS,
     OPEN,
     QUESTIONS,
     Claim,
+    Source,
     aligned,
     better,
+    constant_answers,
     encoder_means,
     frequencies,
     living,
@@ -33,11 +38,37 @@ PUBLISHED_ROWS = tuple(row for row in table4.PUBLISHED if row in {*COMPARED, "No
 LEFT_OUT = tuple(row for row in COMPARED if row not in table4.PUBLISHED)
 
 
-def judged() -> list[Claim]:
-    """All claims."""
+class Judged(NamedTuple):
+    """A claim, what was found on it, and whether it holds."""
+
+    claim: str
+    published: str
+    found: str
+    verdict: str
+    smallest: str
+    ours: bool
+
+
+def replicated() -> Source:
+    """The replication's runs."""
+    return Source(cache(by_seed), lambda: constant_answers(next(finished("table4"))[1]))
+
+
+def judged() -> list[Judged]:
+    """Return all claims, judged by the replication's runs."""
+    source, found = replicated(), []
+    for claim in all_claims():
+        told, verdict, smallest = claim.test(source)
+        found.append(Judged(claim.claim, claim.published, told + claim.note, verdict, smallest, claim.ours))
+    return found
+
+
+def all_claims() -> list[Claim]:
+    """Return the claims in the order of the page."""
     average = {row: f"{line[-1]}" for row, line in table4.PUBLISHED.items()}
     pets = dict(zip(table1.COLUMNS, table1.PUBLISHED["Oxford-IIIT"]["ViT-Base"], strict=True))
     columns = table6.COLUMNS[:2]
+    encoders = [entry.row for entry in get_table("alignment").entries("laptop")]
     return [
         *(
             better(
@@ -124,16 +155,13 @@ def judged() -> list[Claim]:
                 for column in QUESTIONS
             },
         ),
-        *(aligned(accuracy, score) for accuracy, score in alignment.PAIRS.items()),
+        *(aligned(accuracy, score, encoders) for accuracy, score in alignment.PAIRS.items()),
     ]
 
 
-def claims() -> str:
-    """All of them as a table."""
-    rows = (
-        (f"{'(ours) ' * each.ours}{each.claim}", each.published, each.found, f"**{each.verdict}**") for each in judged()
-    )
-    return table(("claim", "published", "here", "verdict"), rows, texts=4)
+def in_bold(verdict: str, smallest: str) -> str:
+    """Return a verdict, and the smallest effect that would probably have been found if none was."""
+    return f"**{verdict}**" + (f"; 80 % power at {smallest}" if verdict == OPEN and smallest != "-" else "")
 
 
 def correlations() -> str:
@@ -180,4 +208,4 @@ def _counts(verdicts: list[str]) -> str:
     return ", ".join(f"{verdicts.count(kind)} *{kind}*" for kind in (HOLDS, FAILS, OPEN) if kind in verdicts)
 
 
-TABLES: dict[str, Callable[[], str]] = {"claims": claims, "correlations": correlations}
+TABLES: dict[str, Callable[[], str]] = {"correlations": correlations}

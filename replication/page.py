@@ -1,7 +1,4 @@
-"""Fill the pages' templates with tables and numbers: `page.md` becomes docs/results/replication.md.
-
-`details.md` becomes docs/results/replication-details.md.
-"""
+"""Fill the pages' templates with tables and numbers: `python -m replication.page` writes all of `PAGES`."""
 
 import re
 from collections.abc import Callable
@@ -11,13 +8,32 @@ from loope.core.errors import LoopeError, require
 from loope.core.files import write_atomic
 from loope.lab.experiments.statistics import paired
 from loope.lab.experiments.table import get_table
-from replication import claims, curves, figures, frequencies, generators, pets, plan
+from replication import (
+    again,
+    ceilings,
+    claims,
+    curves,
+    figures,
+    frequencies,
+    generators,
+    pets,
+    plan,
+    refined,
+    which,
+)
 from replication.plan import LARGE_EPOCHS, in_points
 from replication.results import by_seed, finished, read_runs, results_of
 from replication.rules import FAILS, HOLDS, OPEN, in_words, sensitivities
 
 HERE, DOCS = Path(__file__).parent, Path(__file__).parents[1] / "docs" / "results"
-PAGES = {HERE / "page.md": DOCS / "replication.md", HERE / "details.md": DOCS / "replication-details.md"}
+PAGES = {
+    HERE / "page.md": DOCS / "replication.md",
+    HERE / "details.md": DOCS / "replication-details.md",
+    HERE / "study.md": DOCS / "study.md",
+    HERE / "which.md": DOCS.parent / "which-encoding.md",
+}
+README = HERE.parent / "README.md"
+IN_README: dict[str, Callable[[], str]] = {"replication": claims.summary, "which": which.summary}
 TABLES: dict[str, Callable[[], str]] = {
     **plan.TABLES,
     **claims.TABLES,
@@ -26,6 +42,10 @@ TABLES: dict[str, Callable[[], str]] = {
     **generators.TABLES,
     **pets.TABLES,
     **figures.TABLES,
+    **again.TABLES,
+    **ceilings.TABLES,
+    **refined.TABLES,
+    **which.TABLES,
 }
 # Runs on Pets with 1,332 images, before the preset was made smaller.
 EARLY_PETS = {"own": "79cfe07e4b93", "sinusoid": "022048a97ac9", "loope": "c471f47fec49"}
@@ -155,8 +175,20 @@ def render(template: Path) -> str:
     return re.sub(r"\{\{ ([\w-]+) \}\}", fill, template.read_text())
 
 
+def with_table(page: str, mark: str, table: str) -> str:
+    """Replace the text between the marks of a page."""
+    return re.sub(
+        rf"(<!-- {mark} -->\n).*?(<!-- /{mark} -->)", lambda m: f"{m[1]}{table}\n{m[2]}", page, flags=re.DOTALL
+    )
+
+
 def write() -> list[Path]:
-    """Write the pages to the documents."""
+    """Write the pages to the documents, the figure of the study, and the README's lines."""
+    which.draw(DOCS.parent / "images")
+    readme = README.read_text()
+    for mark, made in IN_README.items():
+        readme = with_table(readme, mark, made())
+    write_atomic(README, readme)
     return [write_atomic(page, render(template)) for template, page in PAGES.items()]
 
 

@@ -12,7 +12,7 @@ from pandas import Series
 
 from loope.lab.experiments.results import Results
 from loope.lab.experiments.spec import Run
-from loope.lab.experiments.table import Entry, get_table
+from loope.lab.experiments.table import Entry, Table, get_table
 
 FOLDER = Path(__file__).parent
 RUNS, PICTURES = FOLDER / "runs.jsonl", FOLDER / "pictures.safetensors"
@@ -87,8 +87,12 @@ def results_of(entry: Entry) -> list[dict[str, Any]]:
 
 def by_seed(name: str) -> Series[float]:
     """Return our numbers by (row, column, seed), in the unit that the table shows."""
-    table = get_table(name)
-    found = RESULTS.frame(table, "laptop", SEEDS)
+    return in_units(get_table(name), RESULTS)
+
+
+def in_units(table: Table, results: Results) -> Series[float]:
+    """Return the numbers of a table by (row, column, seed), in the unit that it shows."""
+    found = results.frame(table, "laptop", SEEDS)
     found["value"] *= found["column"].map({column.head: column.scale for column in table.columns})
     return found.set_index(["row", "column", "seed"])["value"].sort_index()
 

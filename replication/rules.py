@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from functools import cache
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from pandas import DataFrame, Series
 
@@ -13,6 +12,7 @@ from loope.lab.experiments.statistics import Difference, holm, over_seeds, paire
 from loope.lab.experiments.tables import table4, table6
 from loope.three_cell.bits import by_task
 from replication.plan import chance, in_points
+from replication.power import detectable, detectable_correlation
 from replication.results import by_seed, finished
 
 LEVEL = 0.05
@@ -23,13 +23,40 @@ QUESTIONS = ("Distance", "Orientation", "Area", "Vector sum")
 Cell = tuple[str, str]  # row, column
 
 
+class Found(NamedTuple):
+    """What was found on a claim, whether it holds, and the smallest effect that would probably have been found."""
+
+    told: str
+    verdict: str
+    smallest: str
+
+
+class Source(NamedTuple):
+    """Where numbers come from: `cells(table)` by (row, column, seed), and what a constant answer scores."""
+
+    cells: Callable[[str], Series[float]]
+    constant: Callable[[], dict[str, float]]
+
+
 class Claim(NamedTuple):
-    """What the paper says, or we ask beyond it; what was found; whether it holds."""
+    """What the paper says, or we ask beyond it.
+
+    Attributes:
+        claim: the claim.
+        published: the published numbers.
+        table: the table whose rows it compares.
+        rows: these rows.
+        test: judges it by runs of one recipe.
+        note: what else is told of the replication's runs.
+        ours: whether we ask it.
+    """
 
     claim: str
     published: str
-    found: str
-    verdict: str
+    table: str
+    rows: tuple[str, ...]
+    test: Callable[[Source], Found]
+    note: str = ""
     ours: bool = False
 
 
@@ -47,10 +74,26 @@ def judge(differences: Sequence[Difference]) -> str:
 
 def better(claim: str, published: str, table: str, pairs: Mapping[str, tuple[Cell, Cell]], note: str = "") -> Claim:
     """A claim that the first cell of each pair is above the second; the pair's name is what is told of it."""
-    cells = by_seed(table)
-    found = {name: paired(cells[one], cells[other]) for name, (one, other) in pairs.items()}
-    told = "; ".join(f"{name} {in_words(each)}".strip() for name, each in found.items()) + note
-    return Claim(claim, published, told, judge(list(found.values())))
+
+    def test(source: Source) -> Found:
+        cells = source.cells(table)
+        return compare({name: paired(cells[one], cells[other]) for name, (one, other) in pairs.items()})
+
+    rows = dict.fromkeys(row for pair in pairs.values() for row, _ in pair)
+    return Claim(claim, published, table, tuple(rows), test, note)
+
+
+def compare(found: Mapping[str, Difference], digits: int = 1) -> Found:
+    """Judge differences that are claimed to be above zero."""
+    told = "; ".join(f"{name} {in_words(each, digits)}".strip() for name, each in found.items())
+    smallest = [detectable(each.half, each.n) for each in found.values()]
+    return Found(told, judge(list(found.values())), in_digits(smallest, digits))
+
+
+def in_digits(smallest: Sequence[float], digits: int) -> str:
+    """Return the smallest effects of a claim's parts, from the least to the largest."""
+    known = sorted(f"{effect:.{digits}f}" for effect in smallest if not math.isnan(effect))
+    return " to ".join(dict.fromkeys((min(known, key=float), max(known, key=float)))) if known else "-"
 
 
 def on_three_cell(one: str, others: Sequence[str]) -> dict[str, tuple[Cell, Cell]]:
@@ -69,10 +112,12 @@ def frequencies() -> Claim:
     """LOOPE's sensitivity to the frequency set is below that of the two others."""
     claim = "LOOPE is least sensitive to frequencies (Three-Cell for Pets)"
     published = "0.0052; 1D sinusoid 0.0278; static 0.0225, which does not follow from its accuracies"
-    by_column = sensitivities()
-    found = {column: paired(by_column[column], by_column["LOOPE"]) for column in table6.COLUMNS[:2]}
-    told = "; ".join(f"{column} minus LOOPE: {in_words(each, 4)}" for column, each in found.items())
-    return Claim(claim, published, told, judge(list(found.values())))
+
+    def test(_: Source) -> Found:
+        found, columns = sensitivities(), table6.COLUMNS[:2]
+        return compare({f"{column} minus LOOPE:": paired(found[column], found["LOOPE"]) for column in columns}, 4)
+
+    return Claim(claim, published, "table6", tuple(table6.SETS), test)
 
 
 def on_frequencies(default: bool = False) -> dict[Cell, Series[float]]:
@@ -97,42 +142,54 @@ def relative_near_chance() -> Claim:
     """The relative encoding scores at most 25 points more than a constant answer, on area and on vector sum."""
     claim = "RPE stays close to chance on area and vector sum"
     published = " and ".join(map(str, table4.PUBLISHED["RPE"][2:4]))
-    columns = QUESTIONS[2:]
-    cells, constant = by_seed("table4"), _constant()
-    scores = {column: over_seeds(cells["RPE", column]) for column in columns}
-    told = "; ".join(
-        f"{column} {each.mean:.1f}{plus_minus(each.half)}, a constant {constant[column]:.1f}"
-        for column, each in scores.items()
-    )
-    limits = {column: constant[column] + CLOSE for column in scores}
-    if all(each.mean + each.half < limits[column] for column, each in scores.items()):
-        return Claim(claim, published, told, HOLDS)
-    refuted = any(each.mean - each.half > limits[column] for column, each in scores.items())
-    return Claim(claim, published, told, FAILS if refuted else OPEN)
+
+    def test(source: Source) -> Found:
+        cells, constant = source.cells("table4"), source.constant()
+        scores = {column: over_seeds(cells["RPE", column]) for column in QUESTIONS[2:]}
+        told = "; ".join(
+            f"{column} {each.mean:.1f}{plus_minus(each.half)}, a constant {constant[column]:.1f}"
+            for column, each in scores.items()
+        )
+        above = [each.mean - constant[column] - CLOSE for column, each in scores.items()]
+        halves = [each.half for each in scores.values()]
+        holds = all(mean + half < 0 for mean, half in zip(above, halves, strict=True))
+        refuted = any(mean - half > 0 for mean, half in zip(above, halves, strict=True))
+        smallest = in_digits([detectable(each.half, each.n) for each in scores.values()], 1)
+        return Found(told, HOLDS if holds else FAILS if refuted else OPEN, smallest)
+
+    return Claim(claim, published, "table4", ("RPE",), test)
 
 
-@cache
-def _constant() -> dict[str, float]:
-    """What the best constant answer scores on the test part, from how often each bit is set in it."""
-    _, result = next(finished("table4"))
+def constant_answers(result: Mapping[str, Any]) -> dict[str, float]:
+    """What the best constant answer scores on a run's test part, from how often each bit is set in it."""
     bits = result["details"]["confusion"]
     rates = by_task([max(map(sum, bit)) / sum(map(sum, bit)) for bit in bits])
     return {"Area": 100 * rates["area"], "Vector sum": 100 * rates["vector_sum"]}
 
 
-def aligned(accuracy: str, score: str) -> Claim:
+def aligned(accuracy: str, score: str, rows: Sequence[str]) -> Claim:
     """Over encoders, the score's rank goes with that of the accuracy."""
-    means = encoder_means(score, accuracy)
     claim, published = f"{score} goes with {accuracy.lower()} accuracy", "5 encoders, whose rank correlation is 0.7"
-    correlation = rank_correlation(means[score], means[accuracy])
-    low, high = rank_interval(correlation, len(means))
-    told = f"{correlation:+.2f}, 95 % interval {low:+.2f} to {high:+.2f}, over {len(means)} encoders"
-    return Claim(claim, published, told, HOLDS if low > 0 else FAILS if high < 0 else OPEN)
+
+    def test(source: Source) -> Found:
+        means = over_encoders(source.cells("alignment"), score, accuracy)
+        correlation = rank_correlation(means[score], means[accuracy])
+        low, high = rank_interval(correlation, len(means))
+        told = f"{correlation:+.2f}, 95 % interval {low:+.2f} to {high:+.2f}, over {len(means)} encoders"
+        verdict = HOLDS if low > 0 else FAILS if high < 0 else OPEN
+        return Found(told, verdict, in_digits([detectable_correlation(len(means))], 2))
+
+    return Claim(claim, published, "alignment", tuple(rows), test)
+
+
+def over_encoders(cells: Series[float], *columns: str) -> DataFrame:
+    """Means over seeds of these columns: a line for each encoder that has all."""
+    return cells.groupby(["row", "column"]).mean().unstack()[list(columns)].dropna()
 
 
 def encoder_means(*columns: str, table: str = "alignment") -> DataFrame:
-    """Means over seeds of these columns of a table: a line for each encoder that has all."""
-    return by_seed(table).groupby(["row", "column"]).mean().unstack()[list(columns)].dropna()
+    """Means over the replication's seeds of these columns of a table: a line for each encoder that has all."""
+    return over_encoders(by_seed(table), *columns)
 
 
 def in_words(found: Difference, digits: int = 1) -> str:

@@ -11,7 +11,7 @@ from loope.core.errors import LoopeError
 from loope.lab.experiments.results import Results
 from loope.lab.experiments.statistics import Difference
 from loope.three_cell import ThreeCell
-from replication import claims, generators, page, plan, results, rules
+from replication import again, claims, generators, page, plan, results, rules
 
 HOLDS, FAILS, OPEN = rules.HOLDS, rules.FAILS, rules.OPEN
 CONFUSION = [[[50, 0], [0, 50]]] * 6  # each bit is set in half of the images
@@ -52,12 +52,10 @@ def use(monkeypatch):
     """Put made-up results in the place of the real ones."""
 
     def put(found):
-        rules._constant.cache_clear()
         monkeypatch.setattr(results, "RESULTS", Results(lambda run: found.get(run.key), lambda run: None))
         return found
 
-    yield put
-    rules._constant.cache_clear()
+    return put
 
 
 def verdicts():
@@ -68,7 +66,7 @@ def test_where_all_is_as_published_all_claims_hold(use):
     use(made_up(PAPER))
     assert Counter(verdicts().values()) == {HOLDS: 18}
     assert "Verdicts on 16 claims of the paper: 16 *holds*;\non 2 of our own: 2 *holds*." in claims.summary()
-    own = {line.split(" | ")[0] for line in claims.claims().splitlines() if "(ours)" in line}
+    own = {line.split(" | ")[0] for line in again.claims().splitlines() if "(ours)" in line}
     assert len(own) == 2
 
 
@@ -166,5 +164,6 @@ def test_a_verdict_needs_every_part(differences, verdict):
 
 def test_what_a_constant_scores_is_that_of_the_test_part():
     rates = ThreeCell(size=10_000, grid=7, cell=4, seed=0, split="test").majority_rates()
-    rules._constant.cache_clear()
-    assert rules._constant() == pytest.approx({"Area": 100 * rates["area"], "Vector sum": 100 * rates["vector_sum"]})
+    assert claims.replicated().constant() == pytest.approx(
+        {"Area": 100 * rates["area"], "Vector sum": 100 * rates["vector_sum"]}
+    )

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from loope.lab.experiments.results import RESULT
+from loope.lab.experiments.table import get_table
 from replication import study
 
 
@@ -22,7 +23,8 @@ def result(run, average):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(study, "FILE", tmp_path / "study.jsonl")
+    for name in ("FILE", "SWAP_FILE"):
+        monkeypatch.setattr(study, name, tmp_path / f"{name}.jsonl")
     first = study.PLAN[0].runs()
     for run, average in zip(first[:2], (0.8, 0.9), strict=True):  # two seeds of the first row
         made = tmp_path / "runs" / run.name
@@ -40,6 +42,18 @@ def test_finished_runs_are_collected_once(folder):
     assert study.collect(folder) == 2
     assert study.FILE.read_text() == once
     assert [each["metrics"]["average"] for each in study.results().values()] == [0.8, 0.9]
+
+
+def test_runs_after_a_swap_have_a_file_of_their_own(folder):
+    run = study.SWAP[0].runs()[0]
+    made = folder / "runs" / run.name
+    made.mkdir()
+    (made / RESULT).write_text(json.dumps(result(run, 0.9) | {"metrics": {"top1": 0.9}}))
+    assert study.collect(folder) == 3
+    assert list(study.swap_results()) == [run.key]
+    cells = study.by_seed(get_table("swap"))
+    assert cells["own table", "Oxford-IIIT"].tolist() == [90.0]
+    assert study.plan().splitlines()[-1].startswith("| Pets: encoders that start from what a model knows | 30 | 1 |")
 
 
 def test_the_plan_shows_what_is_done(folder):

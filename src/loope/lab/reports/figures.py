@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from loope.plots.layout import plain_axes
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 Points = Sequence[tuple[float, float]]
@@ -71,12 +72,19 @@ def intervals(scores: Mapping[str, tuple[float, float, float | None]], across: s
 
 
 def scatter(points: Mapping[str, tuple[float, float]], across: str, up: str) -> Figure:
-    """Draw a labelled dot per name; labels are moved where they would overlap."""
+    """Draw a labelled dot per name."""
     figure, ax = plain_axes(across, up)
-    dots = [ax.plot(x, y, "o", color="C0", markersize=5)[0] for x, y in points.values()]
+    for x, y in points.values():
+        ax.plot(x, y, "o", color="C0", markersize=5)
     ax.margins(0.15)
-    figure.draw_without_rendering()  # pixel positions are known from here on
-    taken = [dot.get_window_extent() for dot in dots]
+    label_dots(ax, points)
+    return figure
+
+
+def label_dots(ax: Axes, points: Mapping[str, tuple[float, float]]) -> None:
+    """Write the name beside each dot; labels are moved where they would overlap one another or what is drawn."""
+    ax.figure.draw_without_rendering()  # pixel positions are known from here on
+    taken = [line.get_window_extent() for line in ax.lines]
     for name, place in points.items():
         label = ax.annotate(name, place, SIDES[0], textcoords="offset points", fontsize=8)
         for x, y in SIDES:
@@ -84,7 +92,6 @@ def scatter(points: Mapping[str, tuple[float, float]], across: str, up: str) -> 
             if not any(label.get_window_extent().overlaps(other) for other in taken):
                 break
         taken.append(label.get_window_extent())
-    return figure
 
 
 def clouds(groups: Mapping[str, Points], across: str, up: str) -> Figure:

@@ -1,0 +1,168 @@
+"""Static against refined positions: the questions of docs/results/plateau.md, judged by the rules written there.
+
+The rules were written before LOOPE or a refined encoder was run with the recipe, and are not changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from pandas import Series
+
+from loope.lab.experiments.table import get_table
+from loope.lab.experiments.tables.refined import BASES, GENERATORS
+from replication import study
+from replication.power import Interval, detectable_shift, paired_interval, welch_interval
+from replication.results import table
+
+SEEDS = 5
+STATIC, COORDINATES = "static", "coordinates only"
+MOVED = tuple(name for name in GENERATORS if name != STATIC)
+SEEING = tuple(name for name in MOVED if name != COORDINATES)  # the image
+BASELINES = ("2D sin/cos", "RoPE mixed")
+HELPS, HURTS, OPEN, WAITING = "helps", "hurts", "inconclusive", "not judged yet"
+YES, NO = "yes", "no"
+Scores = Mapping[str, Mapping[int, float]]  # row -> seed -> average in percent
+
+
+class Pair(NamedTuple):
+    """A comparison on one base: what was found, over how many seeds, and the verdict; no interval before all seeds."""
+
+    found: Interval | None
+    seeds: int
+    verdict: str
+
+
+def scores(part: str = "test") -> dict[str, dict[int, float]]:
+    """Return row -> seed -> average on the test or the validation part, in percent, of the last weights."""
+    done = study.results()
+    rows: dict[str, dict[int, float]] = {}
+    for entry in get_table("refined").entries("laptop"):
+        for seed in range(SEEDS):
+            result = done.get(entry.run.with_seed(seed).key)
+            if result:
+                metrics = result["metrics"] if part == "test" else result["history"][-1]["metrics"]
+                rows.setdefault(entry.row, {})[seed] = 100 * metrics["average"]
+    return rows
+
+
+def does_it_help(found: Scores) -> dict[tuple[str, str], Pair]:
+    """Compare every generator with the static positions of its base, all corrected together."""
+    return _compare(found, MOVED, STATIC)
+
+
+def is_it_the_image(found: Scores) -> dict[tuple[str, str], Pair]:
+    """Compare every generator that sees the image with one that sees coordinates only, all corrected together."""
+    return _compare(found, SEEING, COORDINATES)
+
+
+def _compare(found: Scores, generators: Iterable[str], other: str) -> dict[tuple[str, str], Pair]:
+    pairs = [(base, generator) for base in BASES for generator in generators]
+    return {
+        (base, generator): _pair(found.get(f"{base}, {generator}", {}), found.get(f"{base}, {other}", {}), len(pairs))
+        for base, generator in pairs
+    }
+
+
+def _pair(ones: Mapping[int, float], others: Mapping[int, float], tests: int) -> Pair:
+    differences = [ones[seed] - others[seed] for seed in sorted(ones.keys() & others.keys())]
+    if len(differences) < SEEDS:
+        return Pair(None, len(differences), WAITING)
+    interval = paired_interval(differences, tests)
+    return Pair(interval, SEEDS, HELPS if interval.low > 0 else HURTS if interval.high < 0 else OPEN)
+
+
+class Best(NamedTuple):
+    """The refined variant that is best on validation, what it has more than each baseline on test, and the verdict."""
+
+    variant: str
+    found: dict[str, Interval]
+    verdict: str
+
+
+def is_it_worth_it(test: Scores, validation: Scores) -> Best | None:
+    """Compare the best refined variant with the baselines; None before all refined variants have all seeds."""
+    variants = [f"{base}, {generator}" for base in BASES for generator in MOVED]
+    baselines = {base: f"{base}, {STATIC}" for base in BASELINES}
+    if any(len(test.get(row, {})) < SEEDS for row in (*variants, *baselines.values())):
+        return None
+    best = max(variants, key=lambda row: sum(validation[row].values()))
+    ones = list(test[best].values())
+    found = {base: welch_interval(ones, list(test[row].values())) for base, row in baselines.items()}
+    above, below = (all(each.low > 0 for each in found.values()), any(each.high < 0 for each in found.values()))
+    return Best(best, found, YES if above else NO if below else OPEN)
+
+
+def answers() -> str:
+    """Return the answers to the three questions, in a line each."""
+    test = scores()
+    best = is_it_worth_it(test, scores("validation"))
+    lines = [
+        f"- **Does looking at the image help a base?** {_counted(does_it_help(test))}",
+        f"- **Is it the image?** {_counted(is_it_the_image(test))}",
+    ]
+    if best is None:
+        rows = len(BASES) * len(MOVED)
+        ready = sum(len(test.get(f"{base}, {generator}", {})) == SEEDS for base in BASES for generator in MOVED)
+        told = f"Not judged yet: {ready} of {rows} refined variants have all seeds."
+    else:
+        parts = "; ".join(f"minus {base} {in_interval(each)}" for base, each in best.found.items())
+        told = f"**{best.verdict.capitalize()}**: the best on validation is *{best.variant}*, on test {parts}."
+    return "\n".join([*lines, f"- **Is the best of it worth it?** {told}"])
+
+
+def _counted(pairs: Mapping[tuple[str, str], Pair]) -> str:
+    verdicts = [pair.verdict for pair in pairs.values()]
+    counts = ", ".join(f"{verdicts.count(each)} *{each}*" for each in (HELPS, HURTS, OPEN, WAITING) if each in verdicts)
+    where = {
+        verdict: [f"{base} ({generator})" for (base, generator), pair in pairs.items() if pair.verdict == verdict]
+        for verdict in (HELPS, HURTS)
+    }
+    named = "".join(f" {verdict.capitalize()}: {', '.join(names)}." for verdict, names in where.items() if names)
+    room = [pair.found.high for pair in pairs.values() if pair.found is not None and pair.verdict == OPEN]
+    left = f" No inconclusive pair leaves room for a gain of more than {max(room):.1f} points." if room else ""
+    return f"Of {len(verdicts)} pairs {counts}.{named}{left}"
+
+
+def in_interval(found: Interval) -> str:
+    """Format a difference and the ends of its interval."""
+    return f"{found.mean:+.1f} ({found.low:+.1f} to {found.high:+.1f})"
+
+
+def pairs_table(pairs: Mapping[tuple[str, str], Pair]) -> str:
+    """Return comparisons as a table: a row for each base, a column for each generator."""
+    generators = list(dict.fromkeys(generator for _, generator in pairs))
+    rows = [(base, *(_cell(pairs[base, generator]) for generator in generators)) for base in BASES]
+    return table(("base", *generators), rows)
+
+
+def _cell(pair: Pair) -> str:
+    if pair.found is None:
+        return f"{pair.seeds} of {SEEDS} seeds"
+    return f"{in_interval(pair.found)} {f'**{pair.verdict}**' if pair.verdict != OPEN else OPEN}"
+
+
+def means() -> str:
+    """Return the average of every variant on the test part, with its seeds."""
+    test = scores()
+    rows = []
+    for base in BASES:
+        found = (test.get(f"{base}, {generator}", {}) for generator in GENERATORS)
+        rows.append((base, *(f"{Series(each).mean():.1f} ({len(each)})" if each else "not run" for each in found)))
+    return table(("base", *GENERATORS), rows)
+
+
+def smallest() -> str:
+    """Return how far, in standard errors, a true difference must be from zero to be found with 80 % power."""
+    counts = [len(BASES) * len(generators) for generators in (MOVED, SEEING)]
+    return " and ".join(f"{detectable_shift(SEEDS, tests):.1f} ({tests} pairs)" for tests in counts)
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "refined-answers": answers,
+    "refined-means": means,
+    "refined-against-static": lambda: pairs_table(does_it_help(scores())),
+    "refined-against-coordinates": lambda: pairs_table(is_it_the_image(scores())),
+    "refined-power": smallest,
+}

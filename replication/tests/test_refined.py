@@ -1,0 +1,75 @@
+"""Static against refined positions, judged on made-up scores."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from replication import refined, study
+from replication.refined import BASES, GENERATORS, HELPS, HURTS, MOVED, NO, OPEN, SEEDS, SEEING, WAITING, YES
+from replication.tests.made_up import result, store
+
+
+def scores(gains=None, spread=0.5):
+    """Scores of all rows: 90, what a row has more, and noise."""
+    draw = np.random.default_rng(1)
+    return {
+        row: {seed: 90 + (gains or {}).get(row, 0) + spread * draw.normal() for seed in range(SEEDS)}
+        for row in (f"{base}, {generator}" for base in BASES for generator in GENERATORS)
+    }
+
+
+def test_all_pairs_are_corrected_together():
+    found = scores({"Raster, conv mixer": 1.0})
+    pairs = refined.does_it_help(found)
+    assert len(pairs) == len(BASES) * len(MOVED) == 30
+    ones, others = (list(found[f"Raster, {name}"].values()) for name in ("conv mixer", "static"))
+    expected = stats.ttest_rel(ones, others).confidence_interval(1 - 0.05 / 30)
+    interval = pairs["Raster", "conv mixer"].found
+    assert (interval.low, interval.high) == pytest.approx((expected.low, expected.high))
+
+
+def test_the_image_is_compared_with_coordinates():
+    found = scores({"Raster, conv mixer": 5.0})
+    pairs = refined.is_it_the_image(found)
+    assert len(pairs) == len(BASES) * len(SEEING) == 25
+    ones, others = (list(found[f"Raster, {name}"].values()) for name in ("conv mixer", "coordinates only"))
+    expected = stats.ttest_rel(ones, others).confidence_interval(1 - 0.05 / 25)
+    assert pairs["Raster", "conv mixer"].found.low == pytest.approx(expected.low)
+
+
+def test_verdicts_follow_the_interval():
+    found = scores({"Gilbert, conv mixer": 8.0, "Gilbert, offsets to 4": -8.0})
+    del found["RoPE mixed, static"][3]
+    pairs = refined.does_it_help(found)
+    assert pairs["Gilbert", "conv mixer"].verdict == HELPS
+    assert pairs["Gilbert", "offsets to 4"].verdict == HURTS
+    assert pairs["Raster", "conv mixer"].verdict == OPEN
+    assert pairs["RoPE mixed", "conv mixer"] == (None, 4, WAITING)
+
+
+@pytest.mark.parametrize(("gain", "verdict"), [(5.0, YES), (-5.0, NO), (0.0, OPEN)])
+def test_the_best_on_validation_is_compared_on_test(gain, verdict):
+    best = "Gilbert, offsets to 0.25"
+    test, validation = scores({best: gain, "Raster, conv mixer": 9.0}), scores({best: 3.0})
+    found = refined.is_it_worth_it(test, validation)
+    assert (found.variant, found.verdict) == (best, verdict)
+    ones, others = list(test[best].values()), list(test["RoPE mixed, static"].values())
+    expected = stats.ttest_ind(ones, others, equal_var=False).confidence_interval(0.95)
+    assert found.found["RoPE mixed"].low == pytest.approx(expected.low)
+
+
+def test_the_best_waits_for_all_variants():
+    test = scores()
+    del test["Gilbert, conv mixer"][0]
+    assert refined.is_it_worth_it(test, scores()) is None
+
+
+def test_scores_are_read_from_the_runs(tmp_path, monkeypatch):
+    runs = [run for run in study.PLAN[2].runs() if run.seed < 2]
+    store(tmp_path, monkeypatch, [result(run, 0.8, validation=0.7) for run in runs])
+    test, validation = refined.scores(), refined.scores("validation")
+    assert set(test) == {f"{base}, {generator}" for base in BASES for generator in GENERATORS}
+    assert validation["Gilbert, static"] == pytest.approx({0: 70.0, 1: 70.0})
+    assert 80.0 <= test["Gilbert, static"][0] < 81.0
+    assert "0 of 30 refined variants" in refined.answers()
+    assert refined.pairs_table(refined.does_it_help(test)).count("2 of 5 seeds") == 30
