@@ -1,11 +1,13 @@
 """What the server sends is what the library computes."""
 
+import json
+
 import pytest
 import torch
 from safetensors.torch import save
 
 import loope
-from loope.explorer.model import SHIPPED, shipped_encoder
+from loope.explorer.model import SHIPPED, example, shipped_encoder
 from loope.pesi_metric.summary import summarize
 from loope.three_cell.bits import BITS, COLOURS
 from loope.three_cell.questions import answer, signed_area
@@ -82,6 +84,9 @@ def test_the_papers_rows_come_along_for_its_settings_only(client):
         (f"similarity/gilbert/4x4/{'9' * 5000}.bin", "whole number"),
         (f"similarity/timm~vit_tiny_patch16_224/4x{'9' * 5000}/64.bin", "whole number"),
         ("similarity/gilbert/4xfour/64.bin", "whole number of up to six digits, got 'four'"),
+        ("similarity/gilbert/4x4~/64.bin", "got '4x4~'"),
+        ("similarity/gilbert/4x4~5x5~6x6/64.bin", "got '4x4~5x5~6x6'"),
+        ("similarity/gilbert/4x4~33x32/64.bin", "up to 1024 cells, got 33x32"),
         (f"similarity/{'a' * 60_000}/4x4/64.bin", "60000"),
         (f"similarity/timm~{'a' * 60_000}/4x4/64.bin", "up to 100 letters"),
         (f"order/gilbert/4x{'9' * 5000}.json", "whole number"),
@@ -147,6 +152,16 @@ def test_what_acts_in_a_checkpoint_is_compared(client, tmp_path):
     assert torch.equal(similarity(client, aside, "3x5")["similarity"], loope.cosine_similarity(own).float())
     for wrong in (f"{aside[:-1]}7", f"{aside}~1", f"file~{reply['id']}~other~0"):
         assert error(client.get(f"/api/similarity/{wrong}/3x5/64.bin"))
+
+
+def test_three_cell_opens_with_cells_that_the_model_answers_right(client, monkeypatch):
+    cells = client.get("/api/three-cell/example.json").json()["cells"]
+    told = client.get(f"/api/three-cell/red/{'-'.join(map(str, cells))}.json").json()
+    assert [int(logit > 0) for logit in told["logits"]] == told["label"]
+    always = torch.tensor([0, 1, 1, 0, 1, 0])  # what another model says of every image
+    monkeypatch.setattr("loope.explorer.model.shipped", lambda: lambda images: (always - 0.5).repeat(len(images), 1))
+    other = torch.tensor(json.loads(example())["cells"]).view(1, 3, 2)
+    assert torch.equal(answer(other, shipped_encoder().grid)[0], always)
 
 
 def test_the_shipped_model(client):

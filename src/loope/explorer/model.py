@@ -17,8 +17,10 @@ from loope.explorer.uploads import read_weights
 from loope.three_cell.bits import COLOURS
 from loope.three_cell.questions import answer, signed_area
 from loope.three_cell.rendering import render
+from loope.three_cell.sampling import sample_exact
 
 SHIPPED = Path(__file__).parent / "three-cell.safetensors"
+CANDIDATES = 64  # for the example that Three-Cell opens with
 
 
 @lru_cache(maxsize=1)
@@ -73,6 +75,17 @@ def ask(cells: list[int], moving: str) -> bytes:
             "wrong": [count if good else None for count, good in zip(wrong, valid, strict=True)],
         }
     )
+
+
+def example() -> bytes:
+    """Return JSON: three `cells` whose questions the model answers right, of several the one it is surest about."""
+    encoder = shipped_encoder()
+    cells = sample_exact(encoder.grid, CANDIDATES, torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        logits = shipped()(render(cells, encoder.grid, encoder.patch_size) * 2 - 1)
+    right = ((logits > 0) == answer(cells, encoder.grid).bool()).all(1)
+    surest = torch.where(right, logits.abs().amin(1), -1.0).argmax()  # the first one if all are wrong
+    return to_json({"cells": cells[surest].flatten().tolist()})
 
 
 def about() -> dict[str, Any]:

@@ -1,7 +1,7 @@
 // LOOPE on my image: how far each patch moves, X_C as a map, and, along a curve, which patches change places.
 import { legend } from "./colours.js";
 import { post, slimSafetensors } from "./data.js";
-import { field, filePicker, gridControl, h, keepFocus, lede, number, problem, readGrid, say, select } from "./dom.js";
+import { field, filePicker, forPointer, gridControl, h, keepFocus, lede, number, problem, readGrid, say, select } from "./dom.js";
 import { drawChart, drawHeat, drawMoves } from "./draw-offsets.js";
 import { GridCanvas } from "./grid.js";
 import { open, PIXELS, sample, SAMPLES } from "./images.js";
@@ -77,7 +77,7 @@ export class Offsets {
     this.root.replaceChildren(
       lede(
         "LOOPE reads the image and moves patches, along the curve or in the plane.",
-        "The model that ships with the page was trained on Three-Cell; choose a file that loope.save wrote for your own.",
+        `${forPointer("Hover over", "Tap")} a patch to read how far it moves. Choose a file that loope.save wrote for your own model.`,
       ),
       h(
         "div.controls",
