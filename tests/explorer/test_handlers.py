@@ -7,6 +7,7 @@ import torch
 from safetensors.torch import save
 
 import loope
+from loope.explorer import queue
 from loope.explorer.model import SHIPPED, example, shipped_encoder
 from loope.pesi_metric.summary import summarize
 from loope.three_cell.bits import BITS, COLOURS
@@ -132,8 +133,9 @@ def test_a_pretrained_models_table(client):
     assert round(similarity(client, f"file~{reply['id']}", "14x14")["scores"]["m_u"], 5) == 1.94112
 
 
-def test_what_acts_in_a_checkpoint_is_compared(client, tmp_path):
+def test_what_acts_in_a_checkpoint_is_compared(client, tmp_path, monkeypatch):
     """Not the table that attaching set aside, which is offered by its name."""
+    monkeypatch.setattr(queue, "SECONDS_ELSEWHERE", 60)  # a process starts slowly on a busy machine
     path = tmp_path / "model.safetensors"
     model = saved_model(path, "irpe")
     with torch.no_grad():
@@ -142,6 +144,7 @@ def test_what_acts_in_a_checkpoint_is_compared(client, tmp_path):
     loope.save(model, path, model_args={"patch_size": 4, "embed_dim": 16, "depth": 1, "num_heads": 2})
     reply = client.post("/api/file.json", content=path.read_bytes()).json()
     (acts, acting_name, _), (aside, aside_name, table) = reply["choices"]
+    assert reply["grid"] == [3, 5]  # images of 12x20 pixels
     assert acting_name == "irpe"
     assert table == "loope.own.pos_embed"
     assert table in aside_name
