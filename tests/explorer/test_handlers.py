@@ -8,7 +8,7 @@ from safetensors.torch import save
 
 import loope
 from loope.explorer import queue
-from loope.explorer.model import SHIPPED, example, shipped_encoder
+from loope.explorer.model import ENCODERS, SHIPPED, example, shipped_encoder
 from loope.pesi_metric.summary import summarize
 from loope.three_cell.bits import BITS, COLOURS
 from loope.three_cell.questions import answer, signed_area
@@ -31,7 +31,9 @@ def test_the_catalog_lists_everything(client):
     assert options["sinusoid"]["order"] == {"name": "order", "default": "raster", "choices": loope.list_orders()}
     assert list(options["as2drope"]) == ["base", "temperature"]
     assert reply["words"]["distance"]["10"] == "RG is longer than RB"
-    assert reply["model"] == {"grid": list(shipped_encoder().grid), "patch": shipped_encoder().patch_size}
+    assert reply["model"]["grid"] == list(shipped_encoder().grid)
+    assert reply["model"]["patch"] == shipped_encoder().patch_size
+    assert [each["id"] for each in reply["model"]["encoders"]] == list(ENCODERS)
 
 
 @pytest.mark.parametrize("name", loope.list_encoders())

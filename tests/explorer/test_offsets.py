@@ -8,8 +8,11 @@ import torch
 from safetensors.torch import save_file
 
 import loope
+from docs.ship_encoder import encoder_only
+from loope.core.errors import LoopeError
 from loope.core.grid import Grid
-from loope.explorer.model import shipped_encoder
+from loope.explorer.model import ENCODERS, ShippedEncoder, shipped_encoder
+from loope.explorer.model import about as model_about
 from loope.explorer.uploads import read_image, to_pixels
 from tests.explorer.helpers import SIZE, error, picture, saved_model, slow_swaps
 
@@ -123,3 +126,41 @@ def test_a_saved_models_recipe_is_not_followed(client, tmp_path, monkeypatch):
 
 def sent_loope(client, path):
     return client.post("/api/file.json", content=path.read_bytes()).json()["loope"]
+
+
+@pytest.mark.parametrize(("name", "options"), [("loope", {}), ("sincos2d", {"refine": "image"})])
+def test_a_shipped_encoder_is_read_without_its_model(client, tmp_path, monkeypatch, name, options):
+    """Fitted to the model's own table, as `loope run swap` does it, and written without the model."""
+    path, body = tmp_path / "model.safetensors", picture()
+    model = saved_model(path, name, init="own", **options)
+    encoder = model.loope.encoders[0][0].encoder  # within the projection
+    torch.nn.init.normal_(encoder.generator.mixer.weight, std=30.0)
+    loope.save(model, path, model_args=SIZE)
+    small = tmp_path / "small.safetensors"
+    small.write_bytes(encoder_only(path))
+    assert small.stat().st_size < path.stat().st_size
+    monkeypatch.setitem(ENCODERS, f"small-{name}", ShippedEncoder(small, "small", "unit"))
+    offered = model_about()["encoders"]
+    assert {"id": f"small-{name}", "text": "small", "pixels": "unit"} in offered
+    sent = client.post(f"/api/offsets.json?checkpoint=small-{name}&pixels=unit", content=body).json()
+    with torch.no_grad():
+        expected = encoder.offsets(to_pixels(read_image(body), Grid(12, 20), "unit"))[0]
+    torch.testing.assert_close(torch.tensor(sent["offsets"]), expected, rtol=0, atol=0.02)  # half precision
+    assert expected.abs().max() > 0.1
+
+
+def test_an_encoder_that_no_image_refines_is_not_shipped(tmp_path):
+    saved_model(tmp_path / "model.safetensors", "gilbert")
+    with pytest.raises(LoopeError, match="gilbert"):
+        encoder_only(tmp_path / "model.safetensors")
+
+
+def test_every_shipped_encoder_moves_patches_by_the_image():
+    for name in ENCODERS:
+        encoder = shipped_encoder(name)
+        size = Grid(encoder.grid.height * encoder.patch_size, encoder.grid.width * encoder.patch_size)
+        with torch.no_grad():
+            moved = [encoder.offsets(to_pixels(read_image(picture(seed=seed)), size, "signed")) for seed in (0, 1)]
+        assert moved[0].abs().max() > 1e-3, name
+        assert not torch.equal(*moved), name
+        assert ENCODERS[name].path.stat().st_size < 1_000_000

@@ -89,9 +89,9 @@ class Handlers:
         """Return X_C of the image in the body."""
         from loope.explorer import views
 
-        name = query.get("checkpoint", "shipped")
-        if name == "shipped":
-            encoder = views.model.shipped_encoder()
+        name = query.get("checkpoint", "three-cell")
+        if name in views.model.ENCODERS:
+            encoder = views.model.shipped_encoder(name)
         else:
             encoder = views.read_encoder(views.read_weights(self.file(name)))
         grid = read_grid(query["height"], query.get("width", "0")) if "height" in query else None

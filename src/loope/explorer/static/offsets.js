@@ -11,7 +11,11 @@ export class Offsets {
   title = "LOOPE on my image";
 
   constructor(root, { catalog, save }) {
-    Object.assign(this, { root, catalog, save, own: null, files: {} });
+    Object.assign(this, { root, catalog, save, own: null });
+    this.shipped = catalog.model?.encoders ?? [];
+    this.files = Object.fromEntries(
+      catalog.files.filter(({ loope }) => !loope.error).map(({ id, name }) => [id, name]),
+    );
   }
 
   show(params) {
@@ -25,12 +29,15 @@ export class Offsets {
     this.picked = known in SAMPLES ? known : this.own ? "own" : "landscape";
     this.image = this.picked === "own" ? this.own : sample(this.picked);
     this.grid = readGrid(params.get("grid") ?? "");
-    this.pixels = params.get("pixels") ?? "signed";
-    this.checkpoint = params.get("checkpoint") ?? "shipped";
+    this.checkpoint = params.get("checkpoint") ?? Object.keys(this.files)[0] ?? this.shipped[0].id;
+    this.pixels = params.get("pixels") ?? this.known()?.pixels ?? "signed";
     this.patch = this.data = null;
     this.render();
     this.load();
   }
+
+  // The shipped encoder that is shown, if it is one.
+  known = () => this.shipped.find(({ id }) => id === this.checkpoint);
 
   params() {
     const params = [
@@ -71,9 +78,10 @@ export class Offsets {
     );
     const own = this.own ? [{ value: "own", text: this.own.name }] : [];
     const images = select("image", [...Object.keys(SAMPLES), ...own], this.picked, (picked) => this.change({ picked }));
-    const weights = select("checkpoint", this.checkpoints(), this.checkpoint, (checkpoint) =>
-      this.change({ checkpoint }),
-    );
+    const weights = select("checkpoint", this.checkpoints(), this.checkpoint, (checkpoint) => {
+      this.checkpoint = checkpoint;
+      this.change({ grid: null, pixels: this.known()?.pixels ?? this.pixels });
+    });
     this.root.replaceChildren(
       lede(
         "LOOPE reads the image and moves patches, along the curve or in the plane.",
@@ -130,7 +138,7 @@ export class Offsets {
   }
 
   checkpoints() {
-    const known = { shipped: "the shipped model", ...this.files };
+    const known = { ...Object.fromEntries(this.shipped.map(({ id, text }) => [id, text])), ...this.files };
     if (!(this.checkpoint in known)) known[this.checkpoint] = "a file chosen before";
     return Object.entries(known).map(([value, text]) => ({ value, text }));
   }
@@ -217,7 +225,8 @@ export class Offsets {
       plane: this.plane,
       image: this.image.name,
       pixels: this.pixels,
-      checkpoint: this.checkpoint === "shipped" ? null : (this.files[this.checkpoint] ?? "model.safetensors"),
+      shipped: this.known()?.id,
+      checkpoint: this.files[this.checkpoint] ?? "model.safetensors",
     });
   }
 

@@ -70,14 +70,20 @@ export function orderPython({ grid, names }) {
 
 const MEAN = { unit: null, signed: "[0.5] * 3, [0.5] * 3", imagenet: "[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]" };
 
-export function offsetsPython({ grid, patch, plane, image, checkpoint, pixels }) {
+export function offsetsPython({ grid, patch, plane, image, shipped, checkpoint, pixels }) {
   const [height, width] = grid.map((side) => side * patch);
-  const lines = ["import torch", "from PIL import Image, ImageOps", "import loope"];
-  if (!checkpoint) lines.push("from loope.explorer.model import SHIPPED");
+  const lines = ["import torch", "from PIL import Image, ImageOps"];
+  if (shipped)
+    lines.push("from loope.explorer.model import shipped_encoder", "", `encoder = shipped_encoder(${JSON.stringify(shipped)})`);
+  else
+    lines.push(
+      "import loope",
+      "",
+      `encoders = loope.load(${JSON.stringify(checkpoint)}).float().loope.encoders[0]`,
+      'encoders = [getattr(each, "encoder", each) for each in encoders]  # without a projection',
+      'encoder = next(each for each in encoders if getattr(each, "generator", None) is not None)',
+    );
   lines.push(
-    "",
-    `model = loope.load(${checkpoint ? JSON.stringify(checkpoint) : "SHIPPED"}).float()`,
-    'encoder = next(each for each in model.loope.encoders[0] if getattr(each, "generator", None) is not None)',
     `image = ImageOps.exif_transpose(Image.open(${JSON.stringify(image)})).convert("RGB").resize((${width}, ${height}), Image.Resampling.BICUBIC)`,
     `pixels = torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8).view(${height}, ${width}, 3).permute(2, 0, 1) / 255`,
   );
