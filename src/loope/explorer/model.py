@@ -19,7 +19,8 @@ from loope.three_cell.questions import answer, signed_area
 from loope.three_cell.rendering import render
 from loope.three_cell.sampling import sample_exact
 
-SHIPPED = Path(__file__).parent / "three-cell.safetensors"
+HERE = Path(__file__).parent
+SHIPPED = HERE / "three-cell.safetensors"
 
 
 class ShippedEncoder(NamedTuple):
@@ -36,7 +37,11 @@ class ShippedEncoder(NamedTuple):
     pixels: str = "signed"
 
 
-ENCODERS = {"three-cell": ShippedEncoder(SHIPPED, "LOOPE, trained on Three-Cell")}
+# SHIPPED.md says where they come from.
+ENCODERS = {
+    "pets": ShippedEncoder(HERE / "pets.safetensors", "LOOPE, fine-tuned on Pets"),
+    "three-cell": ShippedEncoder(SHIPPED, "LOOPE, trained on Three-Cell"),
+}
 CANDIDATES = 64  # for the example that Three-Cell opens with
 
 

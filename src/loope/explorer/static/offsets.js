@@ -69,6 +69,7 @@ export class Offsets {
     this.ramp = h("span.ramp");
     this.movesTitle = h("h2", {}, "Moves along the curve");
     this.linked = h("span");
+    this.arrows = h("p.hint");
     this.curve = h(
       "article.card.wide",
       {},
@@ -118,7 +119,7 @@ export class Offsets {
           {},
           this.movesTitle,
           this.moves.element,
-          h("p.hint", {}, "Arrows point to where a patch moves: one cell is X_C = 1."),
+          this.arrows,
         ),
         h(
           "article.card",
@@ -171,12 +172,19 @@ export class Offsets {
       ]),
     );
     this.most = Math.max(...data.offsets.map((_, cell) => Math.abs(this.value(cell))), 1e-9);
+    // Small moves are drawn longer, by a round number.
+    this.times = [100, 50, 20, 10, 5, 2].find((times) => times * this.most <= 1) ?? 1;
+    this.arrows.textContent = `Arrows point to where a patch moves: ${
+      this.times > 1 ? `drawn ${this.times} times as long as the move` : "one cell is X_C = 1"
+    }.`;
     this.ends.forEach((end, place) => (end.textContent = number(place ? this.most : this.plane ? 0 : -this.most, 2)));
     legend(this.ramp, this.plane ? "viridis" : "coolwarm");
     this.movesTitle.textContent = `Moves ${this.plane ? "in the plane" : "along the curve"}`;
     this.linked.textContent = this.plane
       ? "How far each patch moves, in cells."
-      : "Linked: they change places on the curve.";
+      : data.swapped.length
+        ? "Linked: they change places on the curve."
+        : "No neighbours on the curve change places.";
     if (this.plane) this.curve.remove();
     for (const map of [this.moves, this.heat]) map.shape(...data.grid);
     this.root.querySelector("[list]").placeholder = data.grid.join("x");
