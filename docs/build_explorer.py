@@ -3,7 +3,7 @@
 import shutil
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,10 @@ VIEW = "#compare?grid=14x14&dim=768&patch=4,9&pin=1&e=gilbert&e=sinusoid&e=sinco
 
 
 @contextmanager
-def explorer() -> Iterator[str]:
-    """Serve the explorer on a free local port; yield its address."""
+def explorer(checkpoints: Sequence[Path] = ()) -> Iterator[str]:
+    """Serve the explorer, with these checkpoints, on a free local port; yield its address."""
     listening = socket.create_server(("127.0.0.1", 0))
-    server = create_server(create_app())
+    server = create_server(create_app(checkpoints=checkpoints))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     try:

@@ -8,6 +8,8 @@ import webbrowser
 import pytest
 import torch
 import uvicorn
+from safetensors.torch import save_file
+from starlette.testclient import TestClient
 
 from loope.cli import main as cli
 from loope.explorer.middleware import Middleware
@@ -44,6 +46,21 @@ def test_it_listens_on_this_machine_and_opens_the_browser(served, monkeypatch):
     assert config.app.local
     assert config.http is Connection  # with its limits
     assert "Warning" not in shown.output
+
+
+def test_checkpoints_are_named_as_arguments(served, tmp_path):
+    path = tmp_path / "vit.safetensors"
+    save_file({"pos_embed": torch.rand(1, 10, 8)}, path)
+    shown = runner.invoke(cli.app, ["explore", str(path), "--port", "0", "--no-browser"])
+    assert shown.exit_code == 0, shown.output
+    ((config, _),) = served
+    with TestClient(config.app, base_url="http://127.0.0.1") as client:
+        assert [file["name"] for file in client.get("/api/catalog.json").json()["files"]] == ["vit.safetensors"]
+    for arguments in ([str(tmp_path / "missing.safetensors")], [str(path), "--export", str(tmp_path / "out")]):
+        refused = runner.invoke(cli.app, ["explore", *arguments, "--port", "0", "--no-browser"])
+        assert refused.exit_code != 0
+    assert len(served) == 1
+    assert not (tmp_path / "out").exists()
 
 
 def test_answers_are_made_on_one_thread_each(served):

@@ -1,7 +1,9 @@
 """Chromium and the explorer, each started once per module."""
 
 import pytest
+from starlette.testclient import TestClient
 
+from loope.explorer.app import create_app
 from tests.explorer import servers
 from tests.explorer.compare_view import GRID, SHOWN
 from tests.explorer.helpers import similarity_of
@@ -22,6 +24,13 @@ def address():
     """Start the explorer; yield its address."""
     with servers.explorer() as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def client():
+    """Start the explorer in this process; return a client of it."""
+    with TestClient(create_app(), base_url="http://127.0.0.1") as made:
+        yield made
 
 
 @pytest.fixture

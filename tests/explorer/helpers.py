@@ -54,3 +54,9 @@ def slow_swaps(index, refined):
     """Find the neighbours on the curve whose order is reversed."""
     order = sorted(range(len(index)), key=lambda cell: index[cell])
     return [[one, two] for one, two in pairwise(order) if refined[one] > refined[two]]
+
+
+def error(response, status: int = 400) -> str:
+    """Return the message of a refusal."""
+    assert response.status_code == status
+    return response.json()["error"]

@@ -85,12 +85,19 @@ def test_choosing_encoders_options_grid_and_width(page, address):
     page.get_by_label("Remove learned").click()
     ready(page)
     assert re.search(r"grid=5x8&dim=32&.*e=gilbert&e=sinusoid~order~hilbert$", link(page))
-    page.get_by_label("own colour scale for each").check()
     matrix = similarity_of("sinusoid", (5, 8), 32, 1, order="hilbert").float()
     patch = 5 // 3 * 8 + 2 * 8 // 3
     least, most = matrix.min().item(), matrix.max().item()
     expected = painted(matrix[patch].tolist(), colours(page, "magma"), least, most)
     assert pixels(page, map_of(1), (5, 8)) == expected
+    legend = page.locator(".card .legend").nth(1).inner_text().split()
+    assert legend == [f"{least:.2f}", f"{most:.2f}"]
+    page.get_by_label("one colour scale for all").check()
+    others = similarity_of("gilbert", (5, 8), 32, 1).float()
+    least, most = min(least, others.min().item()), max(most, others.max().item())
+    expected = painted(matrix[patch].tolist(), colours(page, "magma"), least, most)
+    assert pixels(page, map_of(1), (5, 8)) == expected
+    assert "scale=one" in link(page)
     page.get_by_label("encoding").nth(0).select_option("sincos2d")
     ready(page)
     page.get_by_label("width", exact=True).fill("30")
@@ -102,7 +109,7 @@ def test_choosing_encoders_options_grid_and_width(page, address):
     "names", [loope.list_encoders()[at : at + 4] for at in range(0, len(loope.list_encoders()), 4)]
 )
 def test_every_encoder_is_drawn(page, address, names):
-    open_view(page, address, "compare?grid=6x9&dim=64&scale=each" + "".join(f"&e={name}" for name in names))
+    open_view(page, address, "compare?grid=6x9&dim=64" + "".join(f"&e={name}" for name in names))
     assert page.locator(".problem").count() == 0
     patch = 2 * 9 + 6
     for card, name in enumerate(names):
@@ -221,8 +228,6 @@ def test_an_attached_checkpoint_shows_what_acts_and_offers_what_was_set_aside(pa
     page.get_by_label("encoding").select_option("choose")
     page.locator(".options input[type=file]").set_input_files(tmp_path / "model.safetensors")
     until(page, "location.hash.includes('~acts~0')")
-    page.get_by_label("grid, height x width").fill("3x5")  # its table has 15 cells: no square
-    page.get_by_label("grid, height x width").press("Enter")
     ready(page)
     acting = summarize(loope.encoder_similarity(model.loope.encoders[0][0]), (3, 5))
     table = loope.position_table(tmp_path / "model.safetensors", (3, 5), name="loope.own.pos_embed")

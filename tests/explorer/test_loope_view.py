@@ -2,6 +2,7 @@
 
 import base64
 import itertools
+import re
 
 import pytest
 import torch
@@ -40,7 +41,7 @@ def assert_heat(page, offsets, grid):
 
 
 def test_loope_on_an_uploaded_image(page, address, tmp_path):
-    open_view(page, address, "loope?image=landscape")
+    open_view(page, address, "loope?image=landscape&checkpoint=three-cell")
     before = pixels(page, 1, shipped_encoder().grid)
     body = picture(90, 60, seed=5)
     (tmp_path / "noise.png").write_bytes(body)
@@ -132,3 +133,34 @@ def test_moves_in_the_plane(page, address, tmp_path):
     assert told == f"Row 1 {down}, column 2 {right}."
     page.get_by_role("button", name="Copy as Python").click()
     assert words.lower() in run(page.locator("dialog code").inner_text(), tmp_path)
+
+
+def test_it_opens_with_an_encoder_that_was_trained_on_photographs(page, address):
+    """Its moves are small, and the page says how much longer it draws them."""
+    open_view(page, address, "loope")
+    encoder = shipped_encoder("pets")
+    sample = page.evaluate(
+        "async () => (await import('./images.js')).sample('landscape').bitmap.toDataURL().split(',')[1]"
+    )
+    offsets = offsets_on(encoder, base64.b64decode(sample), encoder.grid)
+    rows = table_of(page)
+    torch.testing.assert_close(torch.tensor([float(row["x_c"]) for row in rows]), offsets)
+    most = offsets.abs().max().item()
+    times = int(re.search(r"drawn (\d+) times", page.locator("main").inner_text())[1])
+    assert 0.4 <= times * most <= 1
+    # The longest arrow is drawn as far as it says: its colour is found at two thirds of its length.
+    cell = offsets.abs().argmax().item()
+    along = loope.create_order("gilbert", *encoder.grid)
+    step = 1 if offsets[cell] > 0 else -1
+    place = along.index.flatten()[cell].item() + step
+    there = torch.tensor([cell // 14, cell % 14]), along.path[place]
+    row, column = (there[0] + (there[1] - there[0]) * times * most * 0.67).tolist()
+    drawn = page.evaluate(
+        """([row, column]) => {
+          const canvas = document.querySelector("canvas.cells"), size = canvas.width / 14;
+          return [...canvas.getContext("2d").getImageData((column + 0.5) * size, (row + 0.5) * size, 1, 1).data];
+        }""",
+        (row, column),
+    )
+    wanted = colours(page, "coolwarm")[255 if step > 0 else 0]
+    assert max(abs(a - b) for a, b in zip(drawn, wanted, strict=False)) <= 3

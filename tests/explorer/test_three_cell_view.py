@@ -70,3 +70,10 @@ def test_the_model_and_where_it_is_wrong(page, address, tmp_path):
     page.get_by_label("grid, height x width").fill("5x9")
     page.get_by_label("grid, height x width").press("Enter")
     page.get_by_text(f"The model was trained on {grid}.").wait_for()
+
+
+def test_it_opens_with_a_success(page, address):
+    page.set_default_timeout(60_000)  # waits for the model
+    open_view(page, address, "three-cell")
+    assert [line[0] for line in page.locator(".model").all_inner_texts()] == ["✓"] * 4
+    assert "cells=" in link(page)

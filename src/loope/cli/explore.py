@@ -20,6 +20,9 @@ PORT = 8477
 
 
 def explore(
+    checkpoints: Annotated[
+        list[Path] | None, typer.Argument(metavar="FILE", help="Checkpoints to look at: .safetensors files.")
+    ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 admits other machines.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 picks a free one.", min=0, max=65535)] = PORT,
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
@@ -32,6 +35,8 @@ def explore(
     Examples:
         loope explore
 
+        loope explore runs/model.safetensors
+
         loope explore --export out/explorer
     """
     try:
@@ -43,9 +48,11 @@ def explore(
     except ImportError:
         raise MissingPackageError("The explorer needs its server: pip install 'loope[explore]'.") from None
     if export is not None:
+        require(not checkpoints, "--export writes the built-in page; leave the checkpoints out.")
         _export(export)
         return
     local = is_loopback(host)
+    app = create_app(local, checkpoints or [])  # first: it refuses files that it cannot read
     listening = _listen(host, port)
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown if local else 'localhost'}:{listening.getsockname()[1]}/"
@@ -62,7 +69,7 @@ def explore(
     # Responses are small and computed side by side: threads within one would only slow them down.
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # for processes that this one starts
     torch.set_num_threads(1)
-    create_server(create_app(local)).run(sockets=[listening])
+    create_server(app).run(sockets=[listening])
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -19,11 +19,10 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from loope.core.errors import LoopeError
-from loope.core.grid import Grid
 from loope.explorer.handlers import Handlers
 from loope.explorer.middleware import Middleware
 from loope.explorer.models import Models
-from loope.explorer.numbers import read_grid, read_whole
+from loope.explorer.numbers import read_size, read_whole
 from loope.explorer.queue import SECONDS_ELSEWHERE, Busy, Queue
 from loope.explorer.routes import CATALOG, CHECKPOINT, DIAGNOSIS, ROUTES, TIMM_MODEL, ApiRoute
 
@@ -38,10 +37,10 @@ MEDIA_TYPES = {".json": "application/json", ".bin": "application/octet-stream"}
 class Server:
     """The state that requests share."""
 
-    def __init__(self, local: bool):
+    def __init__(self, local: bool, checkpoints: Sequence[Path]):
         self.local = local
         self.queue = Queue()
-        self.handlers = Handlers()
+        self.handlers = Handlers(checkpoints)
         self.models = Models()
         self.arriving = 0
 
@@ -60,23 +59,23 @@ class Server:
         """Send the position table of a timm model."""
         if not self.local:
             raise LoopeError("Models can be named only on the machine that runs the explorer; choose a file.")
-        name, grid = request.path_params["name"], _grid(request)
+        name, (grid, shown) = request.path_params["name"], read_size(request.path_params["size"])
         late = (
             f"{name} did not arrive within {SECONDS_ELSEWHERE} seconds: its weights come from the network. Try again "
             "in a while, or choose its .safetensors file."
         )
-        return await self._send_elsewhere((name, grid), lambda: self.models.table(name, grid), late)
+        return await self._send_elsewhere((name, grid, shown), lambda: self.models.table(name, grid, shown), late)
 
     async def checkpoint(self, request: Request) -> Response:
         """Send one of the position encodings in use in an uploaded checkpoint."""
-        name, grid = request.path_params["name"], _grid(request)
+        name, (grid, shown) = request.path_params["name"], read_size(request.path_params["size"])
         number = read_whole(request.path_params["number"], "An encoding's number")
         late = f"The file's encoders were not built within {SECONDS_ELSEWHERE} seconds; try again in a while."
 
         async def make() -> bytes:
-            return await self.models.acting(self.handlers.file(name), number, grid)
+            return await self.models.acting(self.handlers.file(name), number, grid, shown)
 
-        return await self._send_elsewhere((name, number, grid), make, late)
+        return await self._send_elsewhere((name, number, grid, shown), make, late)
 
     async def diagnosis(self, request: Request) -> Response:
         """Send what a model does with positions, on the images of the body: the shipped one, or that of a file."""
@@ -89,7 +88,7 @@ class Server:
         late = f"The model was not run within {SECONDS_TO_RUN} seconds; try again in a while, or a smaller one."
 
         async def make() -> bytes:
-            return await self.models.diagnosis(self.handlers.file(name), body, scale)
+            return await self.models.diagnosis(self.handlers.whole_file(name), body, scale)
 
         return await self._send_elsewhere(key, make, late, ".json", SECONDS_TO_RUN)
 
@@ -134,10 +133,6 @@ class Server:
         first.cancel()
 
 
-def _grid(request: Request) -> Grid:
-    return read_grid(request.path_params["height"], request.path_params["width"])
-
-
 async def _explain(request: Request, error: Exception) -> Response:
     """Turn an error into JSON."""
     if isinstance(error, HTTPException):
@@ -149,13 +144,17 @@ async def _explain(request: Request, error: Exception) -> Response:
     return JSONResponse({"error": "Something went wrong in the explorer; see its terminal."}, 500)
 
 
-def create_app(local: bool = True) -> Middleware:
+def create_app(local: bool = True, checkpoints: Sequence[Path] = ()) -> Middleware:
     """Return the explorer as an ASGI application.
 
     Args:
         local: whether it serves this machine only.
+        checkpoints: `.safetensors` files that the page offers from the start.
+
+    Raises:
+        LoopeError: if a checkpoint cannot be read or has no position encoding.
     """
-    server = Server(local)
+    server = Server(local, checkpoints)
     # First, because the route of an encoder matches them too.
     routes: list[BaseRoute] = [Route(TIMM_MODEL, server.model), Route(CHECKPOINT, server.checkpoint)]
     routes.append(Route(DIAGNOSIS, server.diagnosis, methods=["POST"]))

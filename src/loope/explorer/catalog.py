@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from loope.core.errors import LoopeError, require, unknown
@@ -66,12 +66,15 @@ def check_size(grid: Grid, dim: int = 1) -> None:
     require(1 <= dim <= MOST_DIM, f"The explorer takes widths from 1 to {MOST_DIM}, got {dim}.")
 
 
-def catalog(model: dict[str, Any] | None, images: dict[str, Any]) -> dict[str, Any]:
+def catalog(
+    model: dict[str, Any] | None, images: dict[str, Any], files: Sequence[Mapping[str, Any]] = ()
+) -> dict[str, Any]:
     """Return what the page needs before it draws.
 
     Args:
         model: describes the shipped model; None without a server.
         images: describes the built-in images of the Model view.
+        files: describes the checkpoints named at the start.
     """
     return {
         "encoders": [
@@ -86,11 +89,13 @@ def catalog(model: dict[str, Any] | None, images: dict[str, Any]) -> dict[str, A
         ],
         "orders": list_orders(),
         "grids": list(GRIDS),
+        "cells": MOST_CELLS_SHOWN,
         "dims": list(DIMS),
         "words": {task: {"".join(map(str, bits)): word for bits, word in each.items()} for task, each in WORDS.items()},
         "colours": list(COLOURS),
         "model": model,
         "images": images,
+        "files": list(files),
         "free": True,  # any grid, width and file, which needs a server
     }
 

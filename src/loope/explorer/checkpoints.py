@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Sequence
 
 from torch import Tensor
@@ -12,6 +14,7 @@ from loope.explorer.numbers import read_whole
 from loope.explorer.uploads import Weights
 from loope.pesi_metric.position_table import position_table, set_aside, table_names
 from loope.surgery.acting import attached
+from loope.surgery.checkpoint import KEY
 
 ACTS, ASIDE = "acts", "aside"
 
@@ -63,10 +66,15 @@ def table(file: Weights, which: Sequence[str], grid: Grid) -> Tensor:
 
 
 def _grid(file: Weights, aside: list[str]) -> list[int] | None:
-    """Return the square grid of the first unused table that has one."""
+    """Return the grid of the first unused table that fits the shape of the model's images, or a square."""
+    height, width = json.loads(file.metadata[KEY])["size"] if KEY in file.metadata else (1, 1)
+    common = math.gcd(height, width)
+    shape = Grid(height // common, width // common)
     for each in aside:
+        table = file.tensors[each]
+        times = math.isqrt(table.numel() // max(1, table.shape[-1]) // shape.size)
         try:
-            return list(position_table(file.tensors, name=each).shape[:2])
+            return list(position_table(file.tensors, (times * shape.height, times * shape.width), each).shape[:2])
         except LoopeError:
             continue
     return None

@@ -14,10 +14,11 @@ from loope.encoders import PositionalEncoder, create_encoder
 from loope.encoders.describe import usual_heads
 from loope.explorer.catalog import check_size, read_options
 from loope.explorer.serialization import pack
+from loope.explorer.uploads import Weights
 from loope.pesi_metric.functional import measure
 from loope.pesi_metric.published import DIRECTIONS, published
 from loope.pesi_metric.summary import summary_of
-from loope.surgery.acting import EncodingInUse
+from loope.surgery.acting import EncodingInUse, acting
 
 MOST_LETTERS = 300  # of a choice
 _SEED_LOCK = threading.Lock()  # torch has one random generator for all threads
@@ -51,8 +52,14 @@ class Choice(NamedTuple):
         return read_options(self.name, pairs)
 
 
-def encoder_data(choice: Choice, grid: Grid, dim: int) -> bytes:
+def encoder_data(choice: Choice, grid: Grid, dim: int, shown: Grid | None = None) -> bytes:
     """Return the data of an untrained encoder, with seed 0, in a ViT with heads of 64 channels and 12 blocks.
+
+    Args:
+        choice: the encoder and its options.
+        grid: the grid to create it for.
+        dim: width D.
+        shown: the grid to resize it to; by default it stays.
 
     Raises:
         LoopeError: if the encoder, an option or the size is not supported.
@@ -63,12 +70,13 @@ def encoder_data(choice: Choice, grid: Grid, dim: int) -> bytes:
     with _SEED_LOCK:
         torch.default_generator.manual_seed(0)  # `torch.manual_seed` seeds all devices, which takes a millisecond
         encoder = create_encoder(choice.name, dim, grid, patch_size=16, heads=heads, depth=12, **options)
-    paper = None if options else published(choice.name, grid, dim, DIRECTIONS)
-    return _data(EncodingInUse(choice.name, encoder, grid, dim), paper and paper._asdict())
+    made = resized(EncodingInUse(choice.name, encoder, grid, dim), shown or grid)
+    paper = None if options or made.grid != grid else published(choice.name, grid, dim, DIRECTIONS)
+    return _data(made, paper and paper._asdict())
 
 
-def table_data(table: Tensor) -> bytes:
-    """Return the data of a model's own `(h, w, D)` position table.
+def table_data(table: Tensor, shown: Grid | None = None) -> bytes:
+    """Return the data of a model's own `(h, w, D)` position table, resampled to the grid `shown`.
 
     Raises:
         LoopeError: if the table is too large, or has zero vectors.
@@ -76,17 +84,38 @@ def table_data(table: Tensor) -> bytes:
     height, width, dim = table.shape
     grid = Grid(height, width)
     check_size(grid)
-    return _data(EncodingInUse("", table, grid, dim))
+    return _data(resized(EncodingInUse("", table, grid, dim), shown or grid))
 
 
-def positions_data(positions: EncodingInUse) -> bytes:
-    """Return the data of a checkpoint's encoder with its weights, or of its position table.
+def trained_data(file: Weights, number: int, grid: Grid, shown: Grid) -> bytes:
+    """Return the data of an encoding in use in a checkpoint, as trained.
+
+    Args:
+        file: the checkpoint.
+        number: the index of the encoding.
+        grid: the grid of its patches, if it is a position table; an attached encoder knows its own.
+        shown: the grid to resize it to.
 
     Raises:
-        LoopeError: if the page cannot show its size.
+        LoopeError: if there is no such encoding, it cannot be built, or the page cannot show its size.
     """
-    check_size(positions.grid, positions.dim)
-    return _data(positions)
+    found = acting(file.tensors, file.metadata, grid=grid).positions
+    require(number < len(found), f"The file has {len(found)} encodings in use; choose it again.")
+    check_size(found[number].grid, found[number].dim)
+    return _data(resized(found[number], shown))
+
+
+def resized(positions: EncodingInUse, grid: Grid) -> EncodingInUse:
+    """Move an encoding to another grid, as `loope.resize` does in a model: encoders themselves, tables resampled."""
+    source = positions.source
+    if grid == positions.grid:
+        return positions
+    check_size(grid)
+    if isinstance(source, Tensor):
+        table = source.flatten(0, 1)
+        source = create_encoder("learned", positions.dim, positions.grid)
+        source.fit(table)
+    return positions._replace(source=source.resize(grid), grid=grid)
 
 
 def _data(positions: EncodingInUse, paper: dict[str, Any] | None = None) -> bytes:

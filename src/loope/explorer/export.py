@@ -57,7 +57,7 @@ def _requests() -> Iterator[tuple[ApiRoute, dict[str, str]]]:
         for name in list_orders():
             yield ORDER, {"name": name, **size}
         for choice in _choices():
-            yield SIMILARITY, {"choice": choice, **size, "dim": str(DIM)}
+            yield SIMILARITY, {"choice": choice, "size": str(grid), "dim": str(DIM)}
 
 
 def _path(route: ApiRoute, **parts: Any) -> str:

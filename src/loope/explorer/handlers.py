@@ -5,42 +5,64 @@ Handlers import what they need when called: the page is served before torch is i
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from loope.core.errors import LoopeError, require
-from loope.explorer.numbers import read_grid, read_whole
+from loope.explorer.numbers import read_grid, read_size, read_whole
 from loope.explorer.queue import Cache
+
+if TYPE_CHECKING:
+    from loope.explorer.files import NamedFile
 
 
 class Handlers:
-    """One method per route, and the uploaded files."""
+    """One method per route, and the files to look at.
 
-    def __init__(self) -> None:
+    Args:
+        checkpoints: files that are offered from the start; uploaded ones are added.
+    """
+
+    def __init__(self, checkpoints: Sequence[Path] = ()) -> None:
         self.files = Cache()
+        self.named: dict[str, NamedFile] = {}
+        for path in checkpoints:
+            from loope.explorer import views
+
+            named = views.read_named(path)
+            self.named[named.id] = named
 
     def catalog(self) -> bytes:
         """Return what the page offers."""
         from loope.explorer import views
 
-        return views.to_json(views.catalog(views.model.about(), views.diagnosis.about()))
+        files = [{"name": each.path.name, **each.contents} for each in self.named.values()]
+        return views.to_json(views.catalog(views.model.about(), views.diagnosis.about(), files))
 
-    def similarity(self, choice: str, height: str, width: str, dim: str) -> bytes:
+    def similarity(self, choice: str, size: str, dim: str) -> bytes:
         """Return the similarity and scores of an encoder, or of an uploaded file's position table."""
         from loope.explorer import views
 
-        parsed, grid = views.compare.Choice.read(choice), read_grid(height, width)
+        parsed, (grid, shown) = views.compare.Choice.read(choice), read_size(size)
         if parsed.name == "file":
             name, *which = parsed.details or ("",)
-            return views.compare.table_data(views.checkpoints.table(views.read_weights(self.file(name)), which, grid))
-        return views.compare.encoder_data(parsed, grid, read_whole(dim, "A width"))
+            table = views.checkpoints.table(views.read_weights(self.file(name)), which, grid)
+            return views.compare.table_data(table, shown)
+        return views.compare.encoder_data(parsed, grid, read_whole(dim, "A width"), shown)
 
     def order(self, name: str, height: str, width: str) -> bytes:
         """Return an order and its locality."""
         from loope.explorer import views
 
         return views.order_data(name, read_grid(height, width))
+
+    def example(self) -> bytes:
+        """Return three cells about which the shipped model is right."""
+        from loope.explorer import views
+
+        return views.model.example()
 
     def three_cell(self, cells: str, moving: str) -> bytes:
         """Return the shipped model's answers."""
@@ -59,20 +81,17 @@ class Handlers:
         """
         from loope.explorer import views
 
-        weights = views.read_weights(body)
-        name = hashlib.sha256(body).hexdigest()[:16]
-        self.files.put(name, body)
-        contents = _or_error(lambda: views.checkpoints.contents(weights, name))
-        loope = _or_error(lambda: {"grid": views.read_encoder(weights).grid})
-        return views.to_json({"id": name, "loope": loope, **contents})
+        told = views.describe_file(body)
+        self.files.put(str(told["id"]), body)
+        return views.to_json(told)
 
     def offsets(self, body: bytes, query: Mapping[str, str]) -> bytes:
         """Return X_C of the image in the body."""
         from loope.explorer import views
 
-        name = query.get("checkpoint", "shipped")
-        if name == "shipped":
-            encoder = views.model.shipped_encoder()
+        name = query.get("checkpoint", "three-cell")
+        if name in views.model.ENCODERS:
+            encoder = views.model.shipped_encoder(name)
         else:
             encoder = views.read_encoder(views.read_weights(self.file(name)))
         grid = read_grid(query["height"], query.get("width", "0")) if "height" in query else None
@@ -89,20 +108,22 @@ class Handlers:
         return views.diagnosis.shipped_data(images, scale)
 
     def file(self, name: str) -> bytes:
-        """Return an uploaded file.
+        """Return an uploaded file, or the encoders and position tables of one named at the start.
 
         Raises:
             LoopeError: if it is not stored any more.
         """
+        if name in self.named:
+            return self.named[name].encoders
         body = self.files.get(name)
         if body is None:
             raise LoopeError("That file is no longer stored; choose it again.")
         return body
 
+    def whole_file(self, name: str) -> bytes:
+        """Return an uploaded file, or all of one named at the start.
 
-def _or_error(look: Callable[[], dict[str, object]]) -> dict[str, object]:
-    """Return what `look` returns, or its error message."""
-    try:
-        return look()
-    except LoopeError as error:
-        return {"error": str(error)}
+        Raises:
+            LoopeError: if it is not stored any more.
+        """
+        return self.named[name].path.read_bytes() if name in self.named else self.file(name)

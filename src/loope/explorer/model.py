@@ -1,10 +1,10 @@
-"""The shipped model: LOOPE in a tiny ViT, trained on Three-Cell by `loope demo`."""
+"""What ships with the page: a tiny ViT with LOOPE, trained on Three-Cell by `loope demo`, and encoders alone."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -17,8 +17,32 @@ from loope.explorer.uploads import read_weights
 from loope.three_cell.bits import COLOURS
 from loope.three_cell.questions import answer, signed_area
 from loope.three_cell.rendering import render
+from loope.three_cell.sampling import sample_exact
 
-SHIPPED = Path(__file__).parent / "three-cell.safetensors"
+HERE = Path(__file__).parent
+SHIPPED = HERE / "three-cell.safetensors"
+
+
+class ShippedEncoder(NamedTuple):
+    """A file with an encoder, written by docs/ship_encoder.py or `loope demo`.
+
+    Attributes:
+        path: the file.
+        text: what it is, for people.
+        pixels: the range of pixels it was trained on, one of `uploads.PIXELS`.
+    """
+
+    path: Path
+    text: str
+    pixels: str = "signed"
+
+
+# SHIPPED.md says where they come from.
+ENCODERS = {
+    "pets": ShippedEncoder(HERE / "pets.safetensors", "LOOPE, fine-tuned on Pets"),
+    "three-cell": ShippedEncoder(SHIPPED, "LOOPE, trained on Three-Cell"),
+}
+CANDIDATES = 64  # for the example that Three-Cell opens with
 
 
 @lru_cache(maxsize=1)
@@ -34,10 +58,15 @@ def shipped() -> nn.Module:
         ) from None
 
 
-@lru_cache(maxsize=1)
-def shipped_encoder() -> Refinable:
-    """Load only its LOOPE, so that most of the page does not wait for timm."""
-    return read_encoder(read_weights(SHIPPED.read_bytes()))
+@lru_cache
+def shipped_encoder(name: str = "three-cell") -> Refinable:
+    """Load a shipped encoder without a model around it, so that most of the page does not wait for timm.
+
+    Raises:
+        LoopeError: if there is no encoder of that name.
+    """
+    one_of("shipped encoder", name, ENCODERS)
+    return read_encoder(read_weights(ENCODERS[name].path.read_bytes()))
 
 
 def ask(cells: list[int], moving: str) -> bytes:
@@ -75,7 +104,19 @@ def ask(cells: list[int], moving: str) -> bytes:
     )
 
 
-def about() -> dict[str, Any]:
-    """Return its grid and patch size."""
+def example() -> bytes:
+    """Return JSON: three `cells` whose questions the model answers right, of several the one it is surest about."""
     encoder = shipped_encoder()
-    return {"grid": list(encoder.grid), "patch": encoder.patch_size}
+    cells = sample_exact(encoder.grid, CANDIDATES, torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        logits = shipped()(render(cells, encoder.grid, encoder.patch_size) * 2 - 1)
+    right = ((logits > 0) == answer(cells, encoder.grid).bool()).all(1)
+    surest = torch.where(right, logits.abs().amin(1), -1.0).argmax()  # the first one if all are wrong
+    return to_json({"cells": cells[surest].flatten().tolist()})
+
+
+def about() -> dict[str, Any]:
+    """Return its grid and patch size, and the shipped encoders."""
+    encoder = shipped_encoder()
+    shipped = [{"id": name, "text": each.text, "pixels": each.pixels} for name, each in ENCODERS.items()]
+    return {"grid": list(encoder.grid), "patch": encoder.patch_size, "encoders": shipped}

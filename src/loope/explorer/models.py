@@ -17,6 +17,7 @@ import anyio
 
 from loope.core.errors import LoopeError, require
 from loope.core.grid import Grid
+from loope.explorer.numbers import read_size
 
 MOST_PROCESSES = 2
 SECONDS = {"timm": 600, "acts": 30, "whole": 120}  # a download may be large
@@ -34,8 +35,8 @@ class Models:
     def __init__(self) -> None:
         self._free = asyncio.Semaphore(MOST_PROCESSES)
 
-    async def table(self, name: str, grid: Grid) -> bytes:
-        """Return the Compare data of a timm model's position table.
+    async def table(self, name: str, grid: Grid, shown: Grid) -> bytes:
+        """Return the Compare data of a timm model's position table, resampled from its grid to the grid `shown`.
 
         Raises:
             LoopeError: if timm does not have the model, or cannot load it.
@@ -44,20 +45,15 @@ class Models:
             NAME.fullmatch(name) is not None,
             f"The name of a timm model has up to 100 letters, digits, dots and underscores, got {name[:100]!r}.",
         )
-        return await self._run("timm", name, *map(str, grid))
+        return await self._run("timm", name, f"{grid}~{shown}")
 
-    async def acting(self, file: bytes, number: int, grid: Grid) -> bytes:
-        """Return the Compare data of a position encoding in use in a checkpoint.
-
-        Args:
-            file: the checkpoint.
-            number: the index of the encoding.
-            grid: the grid to measure on.
+    async def acting(self, file: bytes, number: int, grid: Grid, shown: Grid) -> bytes:
+        """Return the Compare data of a position encoding in use in a checkpoint: see `compare.trained_data`.
 
         Raises:
             LoopeError: if its encoders cannot be built.
         """
-        return await self._run("acts", str(number), *map(str, grid), given=file)
+        return await self._run("acts", str(number), f"{grid}~{shown}", given=file)
 
     async def diagnosis(self, file: bytes, images: bytes, scale: str) -> bytes:
         """Return the data of the Model view.
@@ -101,7 +97,7 @@ def main() -> None:
     """Write the requested data to stdout."""
     what, *arguments = sys.argv[2:]
     out, sys.stdout = sys.stdout.buffer, sys.stderr  # keep what libraries print out of the data
-    make: Callable[..., bytes] = {"timm": _table, "acts": _acting, "whole": _whole}[what]  # type: ignore[assignment]
+    make: Callable[..., bytes] = {"timm": _table, "acts": _acting, "whole": _whole}[what]
     try:
         out.write(make(*arguments))
     except LoopeError as error:
@@ -110,23 +106,21 @@ def main() -> None:
         sys.exit(FAILED)
 
 
-def _table(name: str, height: str, width: str) -> bytes:
+def _table(name: str, size: str) -> bytes:
     from loope.explorer.compare import table_data
     from loope.pesi_metric.position_table import model_table
 
-    return table_data(model_table(name, grid=(int(height), int(width))))
+    grid, shown = read_size(size)
+    return table_data(model_table(name, grid=grid), shown)
 
 
-def _acting(number: str, height: str, width: str) -> bytes:
-    from loope.explorer.compare import positions_data
+def _acting(number: str, size: str) -> bytes:
+    from loope.explorer.compare import trained_data
     from loope.explorer.uploads import read_weights
-    from loope.surgery.acting import acting
 
     file = read_weights(sys.stdin.buffer.read())
     _limit_memory()
-    found = acting(file.tensors, file.metadata, grid=Grid(int(height), int(width))).positions
-    require(int(number) < len(found), f"The file has {len(found)} encodings in use; choose it again.")
-    return positions_data(found[int(number)])
+    return trained_data(file, int(number), *read_size(size))
 
 
 def _whole(length: str, scale: str) -> bytes:

@@ -21,6 +21,7 @@ from loope.surgery.checkpoint import KEY
 ENCODER = "loope.encoders.0."
 MOST_PATCH = 64
 ON_CURVE = ("loope", "sinusoid", "gilbert")
+WIDE = ("frequencies", "phase", "policy", "project")  # options of the vectors, which offsets do not depend on
 _ENCODER_LOCK = threading.Lock()  # an encoder's cache of constants is not thread-safe
 
 
@@ -39,7 +40,9 @@ def read_encoder(weights: Weights) -> Refinable:
             number is not None,
             f"The model has {', '.join(name for name, _ in chosen)} attached, but no LOOPE, nor `refine`.",
         )
-        prefix = f"{ENCODER}{number}.generator."
+        _, options = chosen[number]  # type: ignore[index]
+        inside = "encoder." if options.get("project") else ""  # of the projection that was fitted to a table
+        prefix = f"{ENCODER}{number}.{inside}generator."
         state = {k.removeprefix(prefix): v.float() for k, v in weights.tensors.items() if k.startswith(prefix)}
         return _build(*chosen[number], state, recipe["size"])  # type: ignore[index]
     except LoopeError:
@@ -58,7 +61,7 @@ def _build(name: str, options: dict[str, Any], state: dict[str, torch.Tensor], s
     channels = max(seen - 2 * ("xy" in inputs), 1)
     # Offsets depend on the generator and the curve alone: the narrowest encoder that has them is enough.
     if name in ON_CURVE:
-        kept = {key: value for key, value in options.items() if key not in ("frequencies", "phase", "policy")}
+        kept = {key: value for key, value in options.items() if key not in WIDE}
     else:
         name, kept = "sincos2d", {"refine": refinement}
     encoder = create_encoder(name, 4, grid, patch_size=patch, channels=channels, **kept)

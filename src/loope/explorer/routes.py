@@ -23,15 +23,16 @@ class ApiRoute(NamedTuple):
 
 
 CATALOG = ApiRoute("/api/catalog.json", Handlers.catalog)
-SIMILARITY = ApiRoute(f"/api/similarity/{{choice}}/{GRID}/{{dim}}.bin", Handlers.similarity)
+SIMILARITY = ApiRoute("/api/similarity/{choice}/{size}/{dim}.bin", Handlers.similarity)
 ORDER = ApiRoute(f"/api/order/{{name}}/{GRID}.json", Handlers.order)
+EXAMPLE = ApiRoute("/api/three-cell/example.json", Handlers.example)
 THREE_CELL = ApiRoute("/api/three-cell/{moving}/{cells}.json", Handlers.three_cell)
 UPLOAD = ApiRoute("/api/file.json", Handlers.upload, "POST")
 OFFSETS = ApiRoute("/api/offsets.json", Handlers.offsets, "POST")
 BUILT_IN = ApiRoute("/api/diagnosis/built-in.json", Handlers.built_in)
-ROUTES = (CATALOG, SIMILARITY, ORDER, THREE_CELL, UPLOAD, OFFSETS, BUILT_IN)
+ROUTES = (CATALOG, SIMILARITY, ORDER, EXAMPLE, THREE_CELL, UPLOAD, OFFSETS, BUILT_IN)
 
 # Computed by another process, so handled by the server itself.
-TIMM_MODEL = f"/api/similarity/timm~{{name}}/{GRID}/{{dim}}.bin"
+TIMM_MODEL = "/api/similarity/timm~{name}/{size}/{dim}.bin"
 DIAGNOSIS = "/api/diagnosis.json"  # posted to
-CHECKPOINT = f"/api/similarity/file~{{name}}~acts~{{number}}/{GRID}/{{dim}}.bin"
+CHECKPOINT = "/api/similarity/file~{name}~acts~{number}/{size}/{dim}.bin"

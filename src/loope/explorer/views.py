@@ -6,6 +6,7 @@ Worker threads that import this at once wait for each other; importing torch fro
 from loope.core.grid import Grid
 from loope.explorer import checkpoints, compare, diagnosis, model
 from loope.explorer.catalog import catalog, check_size
+from loope.explorer.files import describe_file, read_named
 from loope.explorer.offsets import offsets_data, read_encoder
 from loope.explorer.serialization import to_json
 from loope.explorer.uploads import read_weights
@@ -15,11 +16,13 @@ __all__ = [
     "catalog",
     "checkpoints",
     "compare",
+    "describe_file",
     "diagnosis",
     "model",
     "offsets_data",
     "order_data",
     "read_encoder",
+    "read_named",
     "read_weights",
     "to_json",
 ]

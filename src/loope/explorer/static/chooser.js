@@ -61,15 +61,25 @@ function optionFields(encoder, details, replace) {
   return [...fields, h("p.hint", { title: encoder.summary }, `${encoder.kind} · ${encoder.paper}`)];
 }
 
+// Remember what a file offers; `choices` as the server describes them.
+export function remember(files, name, choices) {
+  for (const [spec, what, table] of choices)
+    files[spec] = { text: what ? `${name}: ${what}` : name, file: name, table };
+}
+
+// Upload a file; return the spec of what it has in use.
+export async function upload(view, file) {
+  const { choices, grid, error } = await post("api/file.json", await slimSafetensors(file));
+  if (error) throw new Error(error);
+  remember(view.files, file.name, choices);
+  if (grid) view.use(grid);
+  return choices[0][0];
+}
+
 function askForFile(card, view, replace) {
-  const picker = filePicker("Choose a .safetensors file", ".safetensors", card.scores, async ([file]) => {
-    const { choices, grid, error } = await post("api/file.json", await slimSafetensors(file));
-    if (error) throw new Error(error);
-    for (const [spec, what, table] of choices)
-      view.files[spec] = { text: what ? `${file.name}: ${what}` : file.name, file: file.name, table };
-    if (grid) view.use(grid);
-    replace(choices[0][0]);
-  });
+  const picker = filePicker("Choose a .safetensors file", ".safetensors", card.scores, async ([file]) =>
+    replace(await upload(view, file)),
+  );
   card.options.replaceChildren(picker, h("p.hint", {}, "Only tables of positions and encoders leave your browser."));
   picker.querySelector("input").focus();
 }

@@ -1,10 +1,14 @@
 // Compare: how similar every patch is to a chosen one, for up to four encodings side by side.
-import { chooser, nameOf } from "./chooser.js";
-import { extent, legend, scale } from "./colours.js";
+import { drawCard, drawn, makeCard } from "./card.js";
+import { nameOf, remember, upload } from "./chooser.js";
+import { extent } from "./colours.js";
 import { arrays } from "./data.js";
-import { field, gridControl, h, keepFocus, lede, number, offeredGrid, problem, readGrid, say, select, waiting } from "./dom.js";
-import { GridCanvas } from "./grid.js";
+import { field, filePicker, forPointer, gridControl, h, keepFocus, lede, number } from "./dom.js";
+import { offeredGrid, problem, readGrid, say, select, waiting } from "./dom.js";
+import { groundControls, groundOf, readGround } from "./ground.js";
+import { grey } from "./images.js";
 import { comparePython } from "./python.js";
+import { sizeControl } from "./resize.js";
 import { scoreCard } from "./scores.js";
 
 const MOST = 4;
@@ -14,26 +18,30 @@ export class Compare {
   title = "Compare";
 
   constructor(root, { catalog, save }) {
-    Object.assign(this, { root, catalog, save, cards: [], files: {} });
-    this.least = h("span.number");
-    this.most = h("span.number");
-    this.ramp = h("span.ramp");
-    legend(this.ramp, "magma");
+    Object.assign(this, { root, catalog, save, cards: [], files: {}, own: null });
+    for (const { name, choices } of catalog.files) remember(this.files, name, choices);
     this.deck = h("div.deck");
     this.where = h("p.where");
+    this.message = h("div");
   }
 
   show(params) {
-    const dim = Number(params.get("dim") ?? 768);
-    this.grid = offeredGrid(this.catalog, params.get("grid"), "14x14");
-    this.dim = this.catalog.free || this.catalog.dims.includes(dim) ? dim : this.catalog.dims[0];
+    const { catalog } = this,
+      dim = Number(params.get("dim") ?? 768),
+      usual = catalog.files[0]?.grid?.join("x") ?? "14x14";
+    this.made = offeredGrid(catalog, params.get("grid"), usual); // encoders are created for this grid
+    this.grid = (catalog.free && params.has("to") && readGrid(params.get("to"))) || this.made; // and resized to this one
+    this.dim = catalog.free || catalog.dims.includes(dim) ? dim : catalog.dims[0];
     const [row, column] = (params.get("patch") ?? "").split(",").map(Number);
     const inside = row >= 0 && column >= 0 && row < this.grid[0] && column < this.grid[1];
     this.patch = inside ? row * this.grid[1] + column : this.middle();
     this.pinned = params.get("pin") === "1";
-    this.each = params.get("scale") === "each";
-    this.reading = null;
-    this.cards = (params.has("e") ? params.getAll("e") : DEFAULTS).slice(0, MOST).map((spec) => this.card(spec));
+    this.shared = params.get("scale") === "one";
+    this.over = readGround(this, params.get("over"));
+    this.picture = groundOf(this) && grey(groundOf(this));
+    this.reading = this.kept = this.centres = null;
+    const specs = params.has("e") ? params.getAll("e") : [...catalog.files.map(({ choices }) => choices[0][0]), ...DEFAULTS];
+    this.cards = specs.slice(0, MOST).map((spec) => makeCard(this, spec));
     this.render();
     this.load();
   }
@@ -44,23 +52,23 @@ export class Compare {
 
   // Change the grid and select its default patch.
   use(grid) {
-    this.grid = grid;
+    this.made = this.grid = grid;
     this.patch = this.middle();
   }
 
   params() {
     const [row, column] = this.at(this.patch);
-    const params = [
-      ["grid", this.grid.join("x")],
-      ["dim", this.dim],
-      ["patch", `${row},${column}`],
-    ];
+    const params = [["grid", this.made.join("x")]];
+    if (String(this.made) !== String(this.grid)) params.push(["to", this.grid.join("x")]);
+    params.push(["dim", this.dim], ["patch", `${row},${column}`]);
     if (this.pinned) params.push(["pin", 1]);
-    if (this.each) params.push(["scale", "each"]);
+    if (this.shared) params.push(["scale", "one"]);
+    if (this.over !== "nothing") params.push(["over", this.over]);
     return [...params, ...this.cards.map(({ spec }) => ["e", spec])];
   }
 
   at = (cell) => [Math.floor(cell / this.grid[1]), cell % this.grid[1]];
+  name = (spec) => nameOf(spec, this.files);
 
   // ---- layout
 
@@ -75,71 +83,46 @@ export class Compare {
           onchange: () => dim.reportValidity() && this.change({ dim: dim.valueAsNumber }),
         })
       : select("width", catalog.dims, this.dim, (value) => this.change({ dim: Number(value) }));
-    const each = h("input", {
+    const shared = h("input", {
       type: "checkbox",
-      checked: this.each,
-      onchange: () => this.change({ each: each.checked }, false),
+      checked: this.shared,
+      onchange: () => this.change({ shared: shared.checked }, false),
     });
+    const opened = async ([file]) => {
+      const spec = await upload(this, file);
+      this.change({ cards: [...this.cards.slice(0, MOST - 1), { spec }] });
+    };
+    this.message.replaceChildren();
     this.root.replaceChildren(
       lede(
-        "How alike is every patch to the one under your pointer?",
-        "Hover to look, click to pin a patch and read values; arrow keys and Enter do the same.",
+        `How alike is every patch to the one under your ${forPointer("pointer", "finger")}?`,
+        forPointer(
+          "Hover to look, click to pin a patch and read values; arrow keys and Enter do the same.",
+          "Slide a finger to look, tap to pin a patch and read values.",
+        ),
       ),
       h(
         "div.controls",
         {},
-        gridControl(catalog, this.grid.join("x"), (grid) => this.change({ grid: readGrid(grid) })),
+        gridControl(catalog, this.made.join("x"), (grid) => this.change({ grid: readGrid(grid) })),
+        catalog.free ? sizeControl(this.made, this.grid, catalog.cells, (grid) => this.resize(grid)) : "",
         field("width", dim),
-        h("label.check", {}, each, " own colour scale for each"),
-        h("div.legend", { ariaLabel: "colour scale" }, this.least, this.ramp, this.most),
+        groundControls(this, this.message, (changes) => this.change(changes)),
+        catalog.free ? filePicker("Open a checkpoint", ".safetensors", this.message, opened) : "",
+        h("label.check", {}, shared, " one colour scale for all"),
       ),
+      this.message,
       this.where,
       this.deck,
     );
     this.deck.replaceChildren(...this.cards.map((card) => card.root));
     if (this.cards.length < MOST) {
-      const add = () => ((this.cards = [...this.cards, this.card("learned")]), this.change({}));
+      const add = () => this.change({ cards: [...this.cards, { spec: "learned" }] });
       this.deck.append(
         h("button.add", { type: "button", onclick: add }, h("span", { "aria-hidden": true }, "+"), " Compare one more"),
       );
     }
   }
-
-  card(spec) {
-    const card = { spec };
-    card.map = new GridCanvas(`Similarity map of ${this.name(spec)}`, {
-      hover: (cell) => this.hover(cell),
-      pick: (cell) => this.pick(cell),
-      move: (key) => this.move(card.map, key),
-      key: (event) => this.key(event),
-    });
-    card.value = h("p.value");
-    card.scores = h("div.scores");
-    card.options = h("div.options");
-    const choose = chooser(card, this, (text) => ((card.spec = text), this.change({})));
-    const remove = h(
-      "button.quiet",
-      {
-        type: "button",
-        title: "Remove",
-        "aria-label": `Remove ${this.name(spec)}`,
-        onclick: () => ((this.cards = this.cards.filter((each) => each !== card)), this.change({})),
-      },
-      "×",
-    );
-    card.root = h(
-      "article.card",
-      { "aria-label": this.name(spec) },
-      h("div.head", {}, choose, remove),
-      card.map.element,
-      card.value,
-      card.options,
-      card.scores,
-    );
-    return card;
-  }
-
-  name = (spec) => nameOf(spec, this.files);
 
   // ---- updates
 
@@ -151,51 +134,81 @@ export class Compare {
     else this.draw();
   }
 
-  // Cards load independently; the view is ready when all have loaded.
-  async load() {
-    const { cards } = this;
-    delete this.root.dataset.ready;
-    this.draw();
-    await Promise.all(cards.map((card) => this.loadCard(card)));
-    if (cards === this.cards) this.root.dataset.ready = "compare"; // skip if the selection has changed since
+  // Resize every encoding, with the chosen patch at the same place of the image.
+  resize(grid) {
+    const [row, column] = this.at(this.patch);
+    this.kept ??= [(row + 0.5) / this.grid[0], (column + 0.5) / this.grid[1]]; // so that it does not drift
+    this.grid = grid;
+    this.patch = Math.floor(this.kept[0] * grid[0]) * grid[1] + Math.floor(this.kept[1] * grid[1]);
+    this.reading = this.centres = null;
+    this.save(this.params());
+    this.load();
   }
 
-  async loadCard(card) {
-    const address = `api/similarity/${card.spec}/${this.grid.join("x")}/${this.dim}.bin`;
+  // Cards load independently, each one size at a time; the view is ready when all show its size.
+  load() {
+    delete this.root.dataset.ready;
+    this.draw();
+    for (const card of this.cards) this.follow(card);
+  }
+
+  async follow(card) {
+    if (card.busy) return;
+    card.busy = true;
+    let grid;
+    do {
+      grid = this.grid;
+      await this.loadCard(card, grid);
+      if (!this.cards.includes(card)) return; // the selection has changed since
+    } while (String(grid) !== String(this.grid));
+    card.busy = false;
+    if (this.cards.every(({ busy }) => !busy)) this.root.dataset.ready = "compare";
+  }
+
+  async loadCard(card, grid) {
+    const sizes = String(this.made) === String(grid) ? [grid] : [this.made, grid];
+    const address = `api/similarity/${card.spec}/${sizes.map((each) => each.join("x")).join("~")}/${this.dim}.bin`;
     card.root.classList.add("waiting");
-    card.map.shape(...this.grid);
-    card.value.replaceChildren(waiting(/^timm~|~acts~/.test(card.spec) ? "Loading the model …" : "Computing …"));
-    card.scores.replaceChildren();
+    if (!card.data) {
+      card.map.shape(...grid);
+      card.value.replaceChildren(waiting(/^timm~|~acts~/.test(card.spec) ? "Loading the model …" : "Computing …"));
+      card.scores.replaceChildren();
+    }
     try {
       card.data = await arrays(address);
+      card.range = extent(card.data.similarity);
     } catch (error) {
+      card.data = null;
       card.value.replaceChildren();
-      const again = h("button", { type: "button", onclick: () => this.loadCard(card) }, "Try again");
+      const again = h("button", { type: "button", onclick: () => this.follow(card) }, "Try again");
       card.scores.replaceChildren(problem(error), again);
     }
     card.root.classList.remove("waiting");
     if (!this.cards.includes(card)) return;
-    const on = { hover: (cell) => this.hover(cell), pick: (cell) => this.pick(cell) };
-    this.centres = scoreCard(this.cards, this.grid, on);
+    this.centres = scoreCard(this.cards, this.grid);
     this.draw();
   }
 
   hover(cell) {
     if (this.pinned) this.reading = cell;
     else if (cell == null) return this.save(this.params());
-    else this.patch = cell;
+    else this.choose(cell);
     this.draw();
+  }
+
+  choose(patch) {
+    Object.assign(this, { patch, kept: null });
   }
 
   pick(cell) {
     if (this.pinned && cell === this.patch) this.pinned = false;
-    else Object.assign(this, { patch: cell, pinned: true, reading: null });
+    else (this.choose(cell), Object.assign(this, { pinned: true, reading: null }));
     this.settle();
   }
 
   move(map, key) {
     if (this.pinned) this.reading = map.step(this.reading ?? this.patch, key);
-    else this.patch = map.step(this.patch, key);
+    else this.choose(map.step(this.patch, key));
     this.settle();
   }
 
@@ -209,58 +222,40 @@ export class Compare {
   settle() {
     this.draw();
     this.save(this.params());
-    const values = this.cards
-      .filter(({ data }) => data)
-      .map((card) => `${this.name(card.spec)} ${card.value.textContent}`);
+    const values = this.shown().map((card) => `${this.name(card.spec)} ${card.value.textContent}`);
     say(`${this.where.textContent} ${values.join(", ")}`);
   }
 
   // ---- drawing, at every move of the pointer
 
+  shown = () => this.cards.filter((card) => drawn(card, this.grid));
+
   draw() {
-    const size = this.grid[0] * this.grid[1],
-      shown = this.cards.filter(({ data }) => data);
-    const scales = this.scales(shown);
-    const told = (cell) => `row ${this.at(cell)[0]}, column ${this.at(cell)[1]}`;
+    const shown = this.shown(),
+      told = (cell) => `row ${this.at(cell)[0]}, column ${this.at(cell)[1]}`;
     this.where.textContent =
       this.reading == null
         ? `${this.pinned ? "Pinned" : "Patch"}: ${told(this.patch)}.`
         : `From row ${this.at(this.patch).join(", column ")} to ${told(this.reading)}.`;
     for (const card of shown) {
-      const values = card.data.similarity.subarray(this.patch * size, (this.patch + 1) * size),
-        [least, most] = scales.get(card);
-      const colour = scale("magma", least, most);
-      card.map.shape(...this.grid);
-      card.map.show((map) => {
-        map.cells((cell) => colour(values[cell]));
-        map.mark(this.patch);
-        if (this.reading != null) map.mark(this.reading, false);
-      });
-      const range = extent(values);
+      const alike = this.shared ? shown.filter(({ data }) => data.unit === card.data.unit) : [card]; // a bias is no cosine
+      const values = drawCard(card, extent(...alike.map(({ range }) => range)), this);
       card.value.textContent =
-        this.reading == null ? range.map((v) => number(v, 3)).join(" to ") : number(values[this.reading]);
+        this.reading == null
+          ? extent(values)
+              .map((v) => number(v, 3))
+              .join(" to ")
+          : number(values[this.reading]);
       card.value.title = card.data.unit === "bias" ? "attention bias" : "similarity";
     }
     this.centres?.draw(this.patch);
-  }
-
-  // Cards with the same unit share a scale; a bias is not a cosine and has its own.
-  scales(shown) {
-    const key = (card) => (this.each ? card : card.data.unit);
-    const groups = new Map();
-    for (const card of shown) {
-      const range = extent((card.range ??= extent(card.data.similarity)), groups.get(key(card)) ?? []);
-      groups.set(key(card), range);
-    }
-    const common = !this.each && (groups.get("cosine") ?? groups.get("bias"));
-    [this.least.textContent, this.most.textContent] = common ? common.map((v) => number(v, 2)) : ["least", "most"];
-    return new Map(shown.map((card) => [card, groups.get(key(card))]));
   }
 
   // ---- export
 
   python() {
     return comparePython({
+      made: this.made,
       grid: this.grid,
       dim: this.dim,
       patch: this.at(this.patch),
@@ -270,13 +265,11 @@ export class Compare {
   }
 
   pictures() {
-    return this.cards
-      .filter(({ data }) => data)
-      .map((card) => ({ title: this.name(card.spec), canvas: card.map.canvas }));
+    return this.shown().map((card) => ({ title: this.name(card.spec), canvas: card.map.canvas }));
   }
 
   csv() {
-    const shown = this.cards.filter(({ data }) => data),
+    const shown = this.shown(),
       size = this.grid[0] * this.grid[1];
     const head = ["row", "column", ...shown.map((card) => this.name(card.spec))];
     const rows = Array.from({ length: size }, (_, cell) => [

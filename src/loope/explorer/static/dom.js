@@ -96,6 +96,9 @@ export function lede(title, hint) {
   return h("div.lede", {}, h("h1", {}, title), h("p.hint", {}, hint));
 }
 
+// Words for a pointer that hovers, or for a finger.
+export const forPointer = (mouse, finger) => (matchMedia("(hover: none)").matches ? finger : mouse);
+
 // Placeholder while something loads.
 export function waiting(text) {
   return h("span.waits", { role: "status" }, h("span.spinner", { "aria-hidden": true }), text);

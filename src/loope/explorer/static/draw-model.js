@@ -23,7 +23,7 @@ function columns(map, names, chosen) {
 export function drawShares(map, { layers, share, parts }, chosen) {
   const { context, size } = map,
     { width, text, bottom, top } = columns(map, layers, chosen);
-  const fills = { position: themed("--accent"), image: themed("--muted"), local: themed("--line") };
+  const fills = { position: themed("--accent"), image: themed("--muted"), local: themed("--third") };
   layers.forEach((_, layer) => {
     const values = PARTS.map((part) => Math.max(0, parts[part][layer])),
       all = values.reduce((sum, value) => sum + value, 0);

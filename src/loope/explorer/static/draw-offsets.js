@@ -7,7 +7,7 @@ const colours = (view) => (view.plane ? scale("viridis", 0, view.most) : scale("
 
 export function drawMoves(map, view) {
   const { offsets, index } = view.data,
-    { along } = view,
+    { along, times } = view,
     colour = colours(view),
     width = map.size / 12;
   map.context.globalAlpha = 0.8;
@@ -20,8 +20,8 @@ export function drawMoves(map, view) {
       map.size / 24,
     );
   const tipOf = (cell, [x, y]) => {
-    if (view.plane) return [x + offsets[cell][1] * map.size, y + offsets[cell][0] * map.size];
-    const share = Math.abs(offsets[cell]);
+    if (view.plane) return [x + times * offsets[cell][1] * map.size, y + times * offsets[cell][0] * map.size];
+    const share = times * Math.abs(offsets[cell]);
     const next = along[Math.max(0, Math.min(along.length - 1, index[cell] + Math.sign(offsets[cell])))];
     const [u, v] = map.centre(next);
     return [x + (u - x) * share, y + (v - y) * share];

@@ -49,9 +49,9 @@ export class GridCanvas {
     this.draw(this);
   }
 
-  cells(colour) {
+  cells(colour, lines = true) {
     const { context, size, columns } = this,
-      gap = size > 14 ? Math.round(devicePixelRatio) : 0;
+      gap = lines && size > 14 ? Math.round(devicePixelRatio) : 0;
     for (let cell = 0; cell < this.rows * columns; cell++) {
       const fill = colour(cell);
       if (!fill) continue;

@@ -68,6 +68,15 @@ export function sample(name) {
   };
 }
 
+// The image without its colours, so that those of a map over it can be read.
+export function grey({ bitmap }) {
+  const made = new OffscreenCanvas(448, 448),
+    context = made.getContext("2d");
+  context.filter = "grayscale(1)";
+  context.drawImage(bitmap, 0, 0, 448, 448);
+  return made;
+}
+
 // Put files together, each after its length: see diagnosis.py.
 export function joined(blobs) {
   const length = ({ size }) => {

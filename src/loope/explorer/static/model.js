@@ -13,7 +13,8 @@ export class Model {
   title = "Model";
 
   constructor(root, { catalog, save }) {
-    Object.assign(this, { root, catalog, save, own: null, files: {} });
+    Object.assign(this, { root, catalog, save, own: null });
+    this.files = Object.fromEntries(catalog.files.map(({ id, name }) => [id, name]));
   }
 
   show(params) {

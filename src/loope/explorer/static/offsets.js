@@ -1,7 +1,7 @@
 // LOOPE on my image: how far each patch moves, X_C as a map, and, along a curve, which patches change places.
 import { legend } from "./colours.js";
 import { post, slimSafetensors } from "./data.js";
-import { field, filePicker, gridControl, h, keepFocus, lede, number, problem, readGrid, say, select } from "./dom.js";
+import { field, filePicker, forPointer, gridControl, h, keepFocus, lede, number, problem, readGrid, say, select } from "./dom.js";
 import { drawChart, drawHeat, drawMoves } from "./draw-offsets.js";
 import { GridCanvas } from "./grid.js";
 import { open, PIXELS, sample, SAMPLES } from "./images.js";
@@ -11,7 +11,11 @@ export class Offsets {
   title = "LOOPE on my image";
 
   constructor(root, { catalog, save }) {
-    Object.assign(this, { root, catalog, save, own: null, files: {} });
+    Object.assign(this, { root, catalog, save, own: null });
+    this.shipped = catalog.model?.encoders ?? [];
+    this.files = Object.fromEntries(
+      catalog.files.filter(({ loope }) => !loope.error).map(({ id, name }) => [id, name]),
+    );
   }
 
   show(params) {
@@ -25,12 +29,15 @@ export class Offsets {
     this.picked = known in SAMPLES ? known : this.own ? "own" : "landscape";
     this.image = this.picked === "own" ? this.own : sample(this.picked);
     this.grid = readGrid(params.get("grid") ?? "");
-    this.pixels = params.get("pixels") ?? "signed";
-    this.checkpoint = params.get("checkpoint") ?? "shipped";
+    this.checkpoint = params.get("checkpoint") ?? Object.keys(this.files)[0] ?? this.shipped[0].id;
+    this.pixels = params.get("pixels") ?? this.known()?.pixels ?? "signed";
     this.patch = this.data = null;
     this.render();
     this.load();
   }
+
+  // The shipped encoder that is shown, if it is one.
+  known = () => this.shipped.find(({ id }) => id === this.checkpoint);
 
   params() {
     const params = [
@@ -62,6 +69,7 @@ export class Offsets {
     this.ramp = h("span.ramp");
     this.movesTitle = h("h2", {}, "Moves along the curve");
     this.linked = h("span");
+    this.arrows = h("p.hint");
     this.curve = h(
       "article.card.wide",
       {},
@@ -71,13 +79,14 @@ export class Offsets {
     );
     const own = this.own ? [{ value: "own", text: this.own.name }] : [];
     const images = select("image", [...Object.keys(SAMPLES), ...own], this.picked, (picked) => this.change({ picked }));
-    const weights = select("checkpoint", this.checkpoints(), this.checkpoint, (checkpoint) =>
-      this.change({ checkpoint }),
-    );
+    const weights = select("checkpoint", this.checkpoints(), this.checkpoint, (checkpoint) => {
+      this.checkpoint = checkpoint;
+      this.change({ grid: null, pixels: this.known()?.pixels ?? this.pixels });
+    });
     this.root.replaceChildren(
       lede(
         "LOOPE reads the image and moves patches, along the curve or in the plane.",
-        "The model that ships with the page was trained on Three-Cell; choose a file that loope.save wrote for your own.",
+        `${forPointer("Hover over", "Tap")} a patch to read how far it moves. Choose a file that loope.save wrote for your own model.`,
       ),
       h(
         "div.controls",
@@ -110,7 +119,7 @@ export class Offsets {
           {},
           this.movesTitle,
           this.moves.element,
-          h("p.hint", {}, "Arrows point to where a patch moves: one cell is X_C = 1."),
+          this.arrows,
         ),
         h(
           "article.card",
@@ -130,7 +139,7 @@ export class Offsets {
   }
 
   checkpoints() {
-    const known = { shipped: "the shipped model", ...this.files };
+    const known = { ...Object.fromEntries(this.shipped.map(({ id, text }) => [id, text])), ...this.files };
     if (!(this.checkpoint in known)) known[this.checkpoint] = "a file chosen before";
     return Object.entries(known).map(([value, text]) => ({ value, text }));
   }
@@ -163,12 +172,19 @@ export class Offsets {
       ]),
     );
     this.most = Math.max(...data.offsets.map((_, cell) => Math.abs(this.value(cell))), 1e-9);
+    // Small moves are drawn longer, by a round number.
+    this.times = [100, 50, 20, 10, 5, 2].find((times) => times * this.most <= 1) ?? 1;
+    this.arrows.textContent = `Arrows point to where a patch moves: ${
+      this.times > 1 ? `drawn ${this.times} times as long as the move` : "one cell is X_C = 1"
+    }.`;
     this.ends.forEach((end, place) => (end.textContent = number(place ? this.most : this.plane ? 0 : -this.most, 2)));
     legend(this.ramp, this.plane ? "viridis" : "coolwarm");
     this.movesTitle.textContent = `Moves ${this.plane ? "in the plane" : "along the curve"}`;
     this.linked.textContent = this.plane
       ? "How far each patch moves, in cells."
-      : "Linked: they change places on the curve.";
+      : data.swapped.length
+        ? "Linked: they change places on the curve."
+        : "No neighbours on the curve change places.";
     if (this.plane) this.curve.remove();
     for (const map of [this.moves, this.heat]) map.shape(...data.grid);
     this.root.querySelector("[list]").placeholder = data.grid.join("x");
@@ -217,7 +233,8 @@ export class Offsets {
       plane: this.plane,
       image: this.image.name,
       pixels: this.pixels,
-      checkpoint: this.checkpoint === "shipped" ? null : (this.files[this.checkpoint] ?? "model.safetensors"),
+      shipped: this.known()?.id,
+      checkpoint: this.files[this.checkpoint] ?? "model.safetensors",
     });
   }
 

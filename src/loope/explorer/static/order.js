@@ -1,9 +1,9 @@
 // Order: curves over the grid or an image, and a slider that walks along them.
 import { scale, themed } from "./colours.js";
 import { json } from "./data.js";
-import { field, filePicker, gridControl, h, lede, number, offeredGrid, problem, readGrid, say, select } from "./dom.js";
+import { forPointer, gridControl, h, keepFocus, lede, number, offeredGrid, problem, readGrid, say, select } from "./dom.js";
 import { GridCanvas } from "./grid.js";
-import { open, sample, SAMPLES } from "./images.js";
+import { groundControls, groundOf, readGround } from "./ground.js";
 import { orderPython } from "./python.js";
 
 const SCORES = [
@@ -35,7 +35,7 @@ export class Orders {
     this.grid = offeredGrid(this.catalog, params.get("grid"), "14x14");
     this.names = [params.get("a") ?? "gilbert", params.get("b") ?? "raster"];
     this.at = Math.max(0, Math.trunc(params.get("at") ?? 60) || 0);
-    this.over = params.get("over") in SAMPLES ? params.get("over") : "nothing";
+    this.over = readGround(this, params.get("over"));
     this.render();
     this.change({});
   }
@@ -46,13 +46,13 @@ export class Orders {
       ["a", this.names[0]],
       ["b", this.names[1]],
       ["at", this.at],
-      ["over", this.over === "own" ? "nothing" : this.over],
+      ["over", this.over],
     ];
   }
 
   change(changes) {
     Object.assign(this, changes);
-    this.image = this.over in SAMPLES ? sample(this.over) : this.over === "own" ? this.own : null;
+    this.image = groundOf(this);
     this.save(this.params());
     this.load();
   }
@@ -82,24 +82,19 @@ export class Orders {
       panel.root = h("article.card", {}, h("div.head", {}, choose), panel.map.element, panel.told, panel.scores);
       return panel;
     });
-    const own = this.own ? [{ value: "own", text: this.own.name }] : [];
-    const grounds = [{ value: "nothing", text: "the grid" }, ...Object.keys(SAMPLES), ...own];
-    const over = select("drawn over", grounds, this.over, (value) => this.change({ over: value }));
     this.message = h("div");
     this.root.replaceChildren(
       lede(
         "In which sequence are patches numbered?",
-        "Dark is the start of the curve, light its end. Hover a patch to see where it is on each curve; your image stays in the browser.",
+        `Dark is the start of the curve, light its end. ${forPointer("Hover over", "Tap")} a patch to see where it is on each curve; your image stays in the browser.`,
       ),
       h(
         "div.controls",
         {},
         gridControl(this.catalog, this.grid.join("x"), (grid) => this.change({ grid: readGrid(grid) })),
-        field("drawn over", over),
-        filePicker("Choose an image", "image/*", this.message, async ([file]) => {
-          this.own = await open(file);
-          this.over = "own";
-          this.render();
+        groundControls(this, this.message, (changes) => {
+          Object.assign(this, changes);
+          keepFocus(this.root, () => this.render());
           this.change({});
         }),
         h("div.walk", {}, this.play, this.slider),

@@ -2,44 +2,48 @@
 const tuple = (values) => `(${values.join(", ")})`;
 const literal = (text) => (Number.isFinite(Number(text)) && text !== "" ? text : JSON.stringify(text));
 
-export function comparePython({ grid, dim, patch, specs, files }) {
+export function comparePython({ made, grid, dim, patch, specs, files }) {
   let heads = Math.max(1, Math.floor(dim / 64));
   while (dim % heads) heads--;
-  const lines = [
-    "import torch",
-    "import loope",
-    "",
-    `grid, dim, patch = ${tuple(grid)}, ${dim}, ${tuple(patch)}`,
-    "similarities = {}",
-  ];
+  const moved = String(made) !== String(grid);
+  const lines = ["import torch", "import loope", "", `grid, dim, patch = ${tuple(grid)}, ${dim}, ${tuple(patch)}`];
+  if (moved) lines.push(`made = ${tuple(made)}  # resized from there`);
+  lines.push("similarities = {}");
+  const start = moved ? "made" : "grid",
+    resized = moved ? ".resize(grid)" : "";
+  // A table is resampled as the encoder "learned" does it.
+  const table = (label, source) =>
+    moved
+      ? [
+          `table = ${source}`,
+          'encoder = loope.create_encoder("learned", table.shape[-1], made)',
+          "encoder.fit(table.flatten(0, 1))",
+          `similarities[${label}] = loope.encoder_similarity(encoder.resize(grid))`,
+        ]
+      : [`similarities[${label}] = loope.cosine_similarity(${source})`];
   for (const spec of specs) {
     const [name, ...details] = spec.split("~");
     const label = JSON.stringify([name, ...details.filter((_, place) => place % 2)].join(" "));
     if (name === "timm") {
       const model = JSON.stringify(details.join("~"));
-      lines.push(
-        "import timm",
-        `table = loope.position_table(timm.create_model(${model}, pretrained=True).state_dict(), grid)`,
-        `similarities[${model}] = loope.cosine_similarity(table)`,
-      );
+      const state = `timm.create_model(${model}, pretrained=True).state_dict()`;
+      lines.push("import timm", ...table(model, `loope.position_table(${state}, ${start})`));
     } else if (name === "file") {
       const known = files[spec] ?? { text: "model.safetensors", file: "model.safetensors" };
       const [text, file] = [JSON.stringify(known.text), JSON.stringify(known.file)];
-      const table = known.table ? `, name=${JSON.stringify(known.table)}` : "";
+      const named = known.table ? `, name=${JSON.stringify(known.table)}` : "";
       const encoder = `loope.load(${file}).loope.encoders[0][${details[2]}]`;
-      lines.push(
-        details[1] === "acts" && !table
-          ? `similarities[${text}] = loope.encoder_similarity(${encoder}, grid)`
-          : `similarities[${text}] = loope.cosine_similarity(loope.position_table(${file}, grid${table}))`,
-      );
+      if (details[1] === "acts" && !named)
+        lines.push(`similarities[${text}] = loope.encoder_similarity(${encoder}${resized}, grid)`);
+      else lines.push(...table(text, `loope.position_table(${file}, ${start}${named})`));
     } else {
       const options = details
         .flatMap((key, place) => (place % 2 ? [] : [`, ${key}=${literal(details[place + 1])}`]))
         .join("");
       lines.push(
         "torch.manual_seed(0)  # encoders are shown untrained",
-        `encoder = loope.create_encoder("${name}", dim, grid, patch_size=16, heads=${heads}, depth=12${options})`,
-        `similarities[${label}] = loope.encoder_similarity(encoder)`,
+        `encoder = loope.create_encoder("${name}", dim, ${start}, patch_size=16, heads=${heads}, depth=12${options})`,
+        `similarities[${label}] = loope.encoder_similarity(encoder${resized})`,
       );
     }
   }
@@ -66,14 +70,20 @@ export function orderPython({ grid, names }) {
 
 const MEAN = { unit: null, signed: "[0.5] * 3, [0.5] * 3", imagenet: "[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]" };
 
-export function offsetsPython({ grid, patch, plane, image, checkpoint, pixels }) {
+export function offsetsPython({ grid, patch, plane, image, shipped, checkpoint, pixels }) {
   const [height, width] = grid.map((side) => side * patch);
-  const lines = ["import torch", "from PIL import Image, ImageOps", "import loope"];
-  if (!checkpoint) lines.push("from loope.explorer.model import SHIPPED");
+  const lines = ["import torch", "from PIL import Image, ImageOps"];
+  if (shipped)
+    lines.push("from loope.explorer.model import shipped_encoder", "", `encoder = shipped_encoder(${JSON.stringify(shipped)})`);
+  else
+    lines.push(
+      "import loope",
+      "",
+      `encoders = loope.load(${JSON.stringify(checkpoint)}).float().loope.encoders[0]`,
+      'encoders = [getattr(each, "encoder", each) for each in encoders]  # without a projection',
+      'encoder = next(each for each in encoders if getattr(each, "generator", None) is not None)',
+    );
   lines.push(
-    "",
-    `model = loope.load(${checkpoint ? JSON.stringify(checkpoint) : "SHIPPED"}).float()`,
-    'encoder = next(each for each in model.loope.encoders[0] if getattr(each, "generator", None) is not None)',
     `image = ImageOps.exif_transpose(Image.open(${JSON.stringify(image)})).convert("RGB").resize((${width}, ${height}), Image.Resampling.BICUBIC)`,
     `pixels = torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8).view(${height}, ${width}, 3).permute(2, 0, 1) / 255`,
   );

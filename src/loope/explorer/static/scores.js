@@ -1,4 +1,5 @@
 // PESI of each card: scores with their ceilings, and a map of the score of each centre.
+import { drawn } from "./card.js";
 import { extent, scale } from "./colours.js";
 import { h, number } from "./dom.js";
 import { GridCanvas } from "./grid.js";
@@ -16,15 +17,15 @@ const HELP = {
   near: "Rank correlation of similarity and nearness over all pairs of patches.",
 };
 
-export function scoreCard(cards, grid, on) {
-  const shown = cards.filter(({ data }) => data);
+export function scoreCard(cards, grid) {
+  const shown = cards.filter((card) => drawn(card, grid));
   const minis = [];
   for (const [key, , colours] of MAPS) {
     // One scale for all cards, up to the maximum.
     const [least, most] = extent(...shown.map(({ data }) => data[key]));
     const top = { m_u: 2, m_d: shown[0]?.data.scores.m_d_ceiling }[key] ?? most;
     for (const card of shown)
-      minis.push({ card, key, colour: scale(colours, least, Math.max(top, most)), map: new GridCanvas("", on) });
+      minis.push({ card, key, colour: scale(colours, least, Math.max(top, most)), map: new GridCanvas("", card.on) });
   }
   for (const card of shown)
     fill(

@@ -1,6 +1,6 @@
 // Three-Cell: drag three cells; see the four answers and those of a small model.
 import { json } from "./data.js";
-import { gridControl, h, lede, offeredGrid, say } from "./dom.js";
+import { forPointer, gridControl, h, lede, offeredGrid, say, waiting } from "./dom.js";
 import { drawCells } from "./draw-cells.js";
 import { GridCanvas } from "./grid.js";
 import { threeCellPython } from "./python.js";
@@ -26,18 +26,26 @@ export class ThreeCell {
       given = (params.get("cells") ?? "").split("-").map(Number);
     const fits =
       given.length === 6 && given.every((value, place) => value >= 0 && value < (place % 2 ? width : height));
-    const [r, g, b, ...rest] = fits
-      ? given
-      : [4, 0, 1, 2, 3, 4].map((v, place) => Math.min(v, (place % 2 ? width : height) - 1));
-    this.cells = [
-      [r, g],
-      [b, rest[0]],
-      [rest[1], rest[2]],
-    ];
+    this.setCells(fits ? given : [4, 0, 1, 2, 3, 4].map((v, place) => Math.min(v, (place % 2 ? width : height) - 1)));
     this.moving = Math.max(0, this.catalog.colours.indexOf(params.get("moving")));
     this.question = params.get("question") in ASKS ? params.get("question") : "distance";
     this.wrongs = params.get("wrong") === "1";
     this.render();
+    if (fits || String(this.catalog.model?.grid) !== String(this.grid)) this.update();
+    else this.openExample();
+  }
+
+  setCells(values) {
+    this.cells = [0, 2, 4].map((at) => values.slice(at, at + 2));
+  }
+
+  // Start with cells about which the model is right.
+  async openExample() {
+    const { map } = this;
+    this.note.replaceChildren(waiting("Loading the model …"));
+    const { cells } = await json("api/three-cell/example.json").catch(() => ({}));
+    if (map !== this.map || !map.element.isConnected) return; // another view is open, or other cells
+    if (cells) this.setCells(cells);
     this.update();
   }
 
@@ -83,7 +91,10 @@ export class ThreeCell {
     this.root.replaceChildren(
       lede(
         "Three coloured cells, four questions that only position can answer.",
-        "Drag the cells; with the keyboard, R, G or B chooses one and arrow keys move it.",
+        forPointer(
+          "Drag the cells; with the keyboard, R, G or B chooses one and arrow keys move it.",
+          "Drag the cells with a finger, and tap a question to see how it is answered.",
+        ),
       ),
       h(
         "div.controls",
