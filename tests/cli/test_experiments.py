@@ -1,5 +1,6 @@
 """`loope run`, `status`, `tables`, `report` and `demo`, run as a user would."""
 
+import html
 import json
 import re
 import signal
@@ -203,7 +204,7 @@ def test_the_demo_writes_a_report_that_opens_offline(tmp_path, monkeypatch, on):
     shown = loope("demo", "--smoke", "--out", tmp_path, "--jobs", 2)
     assert "Report with figures" in shown
     page = (tmp_path / "report.html").read_text()
-    assert page.count("data:image/png;base64") == 3
+    assert page.count("data:image/png;base64") == 5
     assert "http" not in page
     for name in ("none", "sinusoid", "gilbert", "loope", "sincos2d"):
         assert f"<td>{name}</td>" in page
@@ -212,6 +213,11 @@ def test_the_demo_writes_a_report_that_opens_offline(tmp_path, monkeypatch, on):
     assert set(output["scores"]) == {"none", "sinusoid", "gilbert", "loope", "sincos2d"}
     assert 0 <= output["scores"]["none"]["average"] <= 1
     assert output["report"] == str(tmp_path / "report.html")
+    assert page.index(html.escape(output["conclusion"])) < page.index("<img")
+    # The model that was trained with sincos2d, with its vectors as its own table, answers as before.
+    assert output["swaps"]["original"]["average"] == pytest.approx(output["scores"]["sincos2d"]["average"], abs=1e-6)
+    assert {name: swap["steps"] for name, swap in output["swaps"]["swaps"].items()} == {"fourier": 0, "rope_mixed": 2}
+    assert all(f"<td>{name}</td>" in page for name in output["swaps"]["swaps"])
     # The explorer ships such a file: a small, complete model.
     assert Path(output["model"]).stat().st_size < 500_000
     model = load(output["model"])

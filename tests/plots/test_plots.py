@@ -65,10 +65,27 @@ def test_clouds_have_a_colour_for_each_name():
 
 
 def test_pages_escape_what_they_are_given():
-    page = html.page("a < b", html.text("<b>", "x & y"), html.table(["<i>"], [["<u>"]]), html.picture(b"png", "it's"))
-    for raw in ("<b>", "<i>", "<u>", "it's"):
+    page = html.page(
+        "a < b",
+        html.text("<b>", "x & y", "<s>"),
+        html.table(["<i>"], [["<u>"]], [["<em>"]]),
+        html.picture(b"png", "it's"),
+        html.lead("<q>"),
+        html.note("<var>"),
+        html.terms([("<kbd>", "<sub>")]),
+        html.code("<sup>"),
+    )
+    for raw in ("<b>", "<s>", "<i>", "<u>", "<em>", "it's", "<q>", "<var>", "<kbd>", "<sub>", "<sup>"):
         assert raw not in page
     assert "cG5n" in page
+
+
+def test_changes_go_from_the_one_value_to_the_other():
+    (ax,) = figures.changes({"a": (50.0, 98.0), "b": (56.0, 93.0)}, "accuracy, %", {"original": 97.0}).axes
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["b", "a"]  # the first is on top
+    dots = [(float(line.get_xdata()[0]), float(line.get_ydata()[0])) for line in ax.lines if line.get_marker() == "o"]
+    assert dots == [(56.0, 0.0), (93.0, 0.0), (50.0, 1.0), (98.0, 1.0)]
+    assert [line.get_xdata()[0] for line in ax.lines if line.get_linestyle() == "--"] == [97.0]
 
 
 def test_intervals_stand_where_the_numbers_are():

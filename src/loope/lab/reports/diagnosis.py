@@ -65,7 +65,7 @@ def page(title: str, found: Diagnosis) -> str:
     return html.page(
         title,
         html.table(HEAD, rows(found)),
-        *(html.text("", each).replace("<h2></h2>", "") for each in notes(found)),
+        *(html.paragraph(each) for each in notes(found)),
         html.text("Position share", "How much of the variance of patch tokens is position, layer by layer."),
         html.picture(png(_lines(found)), "position share and R² by layer"),
         html.text("Artefacts", "The part of the token map that no image changes: three principal components."),

@@ -71,6 +71,34 @@ def intervals(scores: Mapping[str, tuple[float, float, float | None]], across: s
     return figure
 
 
+def changes(values: Mapping[str, tuple[float, float]], across: str, levels: Mapping[str, float]) -> Figure:
+    """Draw an arrow from a value to another for each name, the first on top, and lines at levels to compare with."""
+    from matplotlib.figure import Figure
+
+    names = [*values][::-1]
+    figure = Figure(figsize=(6.4, 1.0 + 0.42 * len(names)), layout="constrained")
+    ax = figure.add_subplot()
+    for number, (name, level) in enumerate(levels.items()):
+        ax.axvline(level, color=f"C{number}", linestyle="--", linewidth=1.2, label=name)
+    for place, name in enumerate(names):
+        before, after = values[name]
+        ax.annotate("", (after, place), (before, place), arrowprops={"arrowstyle": "->", "color": "0.4"})
+        ax.plot(before, place, "o", color="0.6", markersize=6)
+        ax.plot(after, place, "o", color="C1", markersize=6)
+        for value, colour in ((before, "0.35"), (after, "black")):
+            ax.annotate(
+                f"{value:.1f}", (value, place), (0, 7), textcoords="offset points", ha="center", size=8, color=colour,
+                bbox={"fc": "white", "ec": "none", "pad": 0.5},
+            )  # fmt: skip
+    ax.set_yticks(range(len(names)), names)
+    ax.set_ylim(-0.6, len(names) - 0.2)
+    ax.margins(x=0.06)
+    ax.set_xlabel(across)
+    ax.spines[["top", "right"]].set_visible(False)
+    figure.legend(fontsize=8, frameon=False, loc="outside upper right")
+    return figure
+
+
 def scatter(points: Mapping[str, tuple[float, float]], across: str, up: str) -> Figure:
     """Draw a labelled dot per name."""
     figure, ax = plain_axes(across, up)
