@@ -17,24 +17,22 @@ from loope.core.files import write_atomic
 FILE = ROOT / "docs" / "images" / "explorer.webp"
 SIZE, SHOWN = {"width": 1120, "height": 552}, (840, 414)
 COMPARE = "#compare?grid=14x14&dim=768&e=gilbert&e=sinusoid&e=sincos2d&e=rope_axial"
+RESIZE = "#compare?grid=14x14&dim=768&patch=6,4&over=landscape&e=gilbert&e=sinusoid&e=sincos2d&e=rope_axial"
 ORDER = "#order?grid=7x14&a=gilbert&b=raster"
 MOVES = (
     (2, 2),
     (3, 4),
     (4, 6),
     (5, 8),
-    (6, 9),
     (7, 10),
-    (8, 10),
     (9, 9),
     (10, 7),
-    (10, 5),
-    (9, 3),
+    (9, 4),
     (7, 2),
     (6, 4),
-    (6, 6),
 )
-STEPS = range(5, 98, 8)  # of 7x14 positions
+SIDES = (14, 12, 9, 7, 9, 12, 16, 20)  # that the encodings are resized to
+STEPS = range(5, 98, 13)  # of 7x14 positions
 POINTER = ((0, 0), (0, 17), (4, 13), (7, 20), (10, 19), (7, 12), (12, 12))
 FRAME, PAUSE = 220, 1200  # milliseconds
 
@@ -44,7 +42,7 @@ def record() -> bytes:
     frames, durations = [], []
     with build_explorer.explorer() as address, build_explorer.browser() as chromium:
         page = chromium.new_page(viewport=SIZE, color_scheme="light")
-        for scene in (compare, order):
+        for scene in (compare, resize, order):
             for picture, pointer in scene(page, address):
                 frames.append(drawn(picture, pointer))
                 durations.append(FRAME)
@@ -63,6 +61,15 @@ def compare(page: Any, address: str) -> Iterator[tuple[bytes, tuple[float, float
         place = place_of(page, cell)
         page.mouse.move(*place)
         yield page.screenshot(), place
+
+
+def resize(page: Any, address: str) -> Iterator[tuple[bytes, None]]:
+    """Resize the encodings, over an image."""
+    open_view(page, address + RESIZE)
+    for side in SIDES:
+        page.get_by_label("resize").fill(str(side))
+        page.wait_for_selector("main[data-ready]")
+        yield page.screenshot(), None
 
 
 def order(page: Any, address: str) -> Iterator[tuple[bytes, None]]:
