@@ -70,10 +70,10 @@ def other_resolution(found: Evidence) -> Advice:
     if not kept:
         return Advice(question, UNKNOWN, "")
     sizes = sorted({size for name in kept for size in every[name]})
-    tuned = {name: each.pets for name, each in found.encoders.items() if each.pets is not None}
-    if tuned and found.own_pets is not None:
-        after = ", ".join(f"`{name}` {each.mean:.1f}" for name, each in tuned.items())
-        more = f"Top-1 on Pets after fine-tuning: own table {found.own_pets.mean:.1f}, {after}."
+    tuned = {name: fmean(each.pets) for name, each in found.encoders.items() if len(each.pets) >= ENOUGH}
+    if tuned and len(found.own_pets) >= ENOUGH:
+        after = ", ".join(f"`{name}` {top1:.1f}" for name, top1 in tuned.items())
+        more = f"Top-1 on Pets after fine-tuning: own table {fmean(found.own_pets):.1f}, {after}."
     else:
         more = f"After fine-tuning on Pets: {UNKNOWN}."
     return Advice(question, f'{names(kept)} with `init="own"`, from {sizes[0]} to {sizes[-1]} px', more)

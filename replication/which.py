@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
 
 from loope.core.files import write_atomic
-from loope.lab.experiments.statistics import Mean, over_seeds
+from loope.lab.experiments.statistics import over_seeds
 from loope.lab.experiments.table import get_table
 from loope.lab.experiments.tables.encoders import GRIDS, LARGE_GRIDS
 from loope.lab.reports.figures import label_dots
@@ -56,7 +56,7 @@ def _cells(each: Measured) -> list[str]:
         kept += f"; {each.handed_over[1]:.1f} after {each.handed_over[0]:.0f} min"
     parameters = each.what.parameters
     return [
-        score(over_seeds(each.scores) if each.scores else None),
+        score(each.scores),
         *(f"{each.grids[side].mean:.1f}" if side in each.grids else "-" for side in GRIDS),
         score(each.pets),
         kept,
@@ -69,16 +69,18 @@ def _cells(each: Measured) -> list[str]:
     ]
 
 
-def score(found: Mean | None) -> str:
-    """Format a mean over seeds with its interval and the number of seeds."""
-    return NOT_RUN if found is None else f"{found.mean:.1f}{plus_minus(found.half)} ({found.n})"
+def score(values: Sequence[float]) -> str:
+    """Format a mean over seeds with their standard deviation and number."""
+    if not values:
+        return NOT_RUN
+    return f"{fmean(values):.1f}{f' ± {stdev(values):.1f}' if len(values) > 1 else ''} ({len(values)})"
 
 
 def own() -> str:
     """Return what the model with its own table scores, for the page's words."""
     found = gather()
-    pets = NOT_RUN if found.own_pets is None else score(found.own_pets)
-    return f"{found.own_at_once:.1f}" + f"; on Pets {pets}"
+    kept = NOT_RUN if found.own_at_once is None else f"{found.own_at_once:.1f} %"
+    return f"{kept}; on Pets {score(found.own_pets)}"
 
 
 def rows_of(name: str, columns: Sequence[str], unit: str, large: bool = False) -> str:
@@ -114,7 +116,7 @@ def draw(images: Path) -> None:
         known = kind in ax.get_legend_handles_labels()[1]
         ax.plot(x, y, "o", color=KINDS.get(kind, "C3"), markersize=5, label=None if known else kind)
     figure.legend(fontsize=8, frameon=False, loc="outside right upper")
-    label_dots(ax, {name: place for name, (_, place) in points.items()})
+    label_dots(figure, ax, {name: place for name, (_, place) in points.items()})
     ends = (TICKS[0], TICKS[-1])
     ax.plot(ends, ends, color="gray", linewidth=0.8, linestyle=":", zorder=0)
     write_atomic(images / FIGURE, png(figure))

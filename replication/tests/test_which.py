@@ -55,9 +55,9 @@ def test_what_keeps_a_pretrained_model_is_what_loses_nothing(found):
 
 
 def test_fine_tuned_models_are_told_when_there_are_runs(found):
-    assert guide.UNKNOWN in guide.other_resolution(found._replace(own_pets=None)).because
-    tuned = found.encoders["gilbert"]._replace(pets=Mean(91.0, 0.5, 3))
-    more = found._replace(encoders={**found.encoders, "gilbert": tuned}, own_pets=Mean(92.0, 0.5, 3))
+    assert guide.UNKNOWN in guide.other_resolution(found._replace(own_pets=[])).because
+    tuned = found.encoders["gilbert"]._replace(pets=[90.0, 91.0, 92.0])
+    more = found._replace(encoders={**found.encoders, "gilbert": tuned}, own_pets=[92.0] * 3)
     assert "own table 92.0" in guide.other_resolution(more).because
     assert "`gilbert` 91.0" in guide.other_resolution(more).because
 
@@ -134,13 +134,13 @@ def test_refinement_is_told_by_its_verdicts(found, monkeypatch, tmp_path):
 
 def test_a_run_after_a_swap_fills_its_cell(tmp_path, monkeypatch):
     store(tmp_path, monkeypatch, [])
-    assert evidence.gather().encoders["sincos2d"].pets is None
+    assert evidence.gather().encoders["sincos2d"].pets == []
     runs = [run for run in study.SWAP[0].runs() if run.encoder.name in {"own", "sincos2d"}]
     made = [result(run, 0.9) | {"metrics": {"top1": 0.8 if run.encoder.options else 0.9}} for run in runs]
     study.SWAP_FILE.write_text("".join(json.dumps(study.compact(each)) + "\n" for each in made))
     found = evidence.gather()
-    assert found.encoders["sincos2d"].pets == (90.0, 0.0, 3)
-    assert found.own_pets == (90.0, 0.0, 3)
+    assert found.encoders["sincos2d"].pets == [90.0] * 3
+    assert found.own_pets == [90.0] * 3
     assert "90.0 ± 0.0 (3)" in next(line for line in which.main_table().splitlines() if "`sincos2d`" in line)
 
 

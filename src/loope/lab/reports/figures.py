@@ -105,13 +105,13 @@ def scatter(points: Mapping[str, tuple[float, float]], across: str, up: str) -> 
     for x, y in points.values():
         ax.plot(x, y, "o", color="C0", markersize=5)
     ax.margins(0.15)
-    label_dots(ax, points)
+    label_dots(figure, ax, points)
     return figure
 
 
-def label_dots(ax: Axes, points: Mapping[str, tuple[float, float]]) -> None:
+def label_dots(figure: Figure, ax: Axes, points: Mapping[str, tuple[float, float]]) -> None:
     """Write the name beside each dot; labels are moved where they would overlap one another or what is drawn."""
-    ax.figure.draw_without_rendering()  # pixel positions are known from here on
+    figure.draw_without_rendering()  # pixel positions are known from here on
     taken = [line.get_window_extent() for line in ax.lines]
     for name, place in points.items():
         label = ax.annotate(name, place, SIDES[0], textcoords="offset points", fontsize=8)
