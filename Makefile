@@ -19,7 +19,7 @@ $(READY): pyproject.toml $(CONSTRAINTS)
 	@$(BIN)/python $(PIP) $(if $(CONSTRAINTS),-c $(CONSTRAINTS)) -e '.[dev]'
 	@touch $@
 
-demo: $(READY)  ## train a small ViT with five encoders on Three-Cell, write a report (5 minutes)
+demo: $(READY)  ## train a small ViT with five encoders, swap one, write a report (5 minutes)
 	@$(BIN)/loope demo
 
 # One thread a worker: the workers already fill the cores.

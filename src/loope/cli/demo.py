@@ -36,6 +36,8 @@ def demo(
     Example:
         loope demo --out out/demo
     """
+    # Fail before training, not after it; the imports below need some of them.
+    require_packages("The demo", "train,plots", "accelerate", "matplotlib", "safetensors", "timm", "torchmetrics")
     from loope.cli.progress import RunProgress, interruptible
     from loope.cli.run import RUNNING_ELSEWHERE, print_elsewhere, print_failures
     from loope.lab.executors import create_executor
@@ -43,8 +45,6 @@ def demo(
     from loope.lab.experiments.demo_report import constant_answer, write_report
     from loope.lab.experiments.demo_words import conclusion
 
-    # Fail before training, not after it.
-    require_packages("The demo", "train,plots", "accelerate", "matplotlib", "safetensors", "timm", "torchmetrics")
     console = Console(stderr=as_json)
     runs = demo_runs(smoke, seed)
     console.print(f"{len(runs)} encoders in the same small ViT on Three-Cell, {jobs} at a time; then one is swapped.")

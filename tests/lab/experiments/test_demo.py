@@ -82,10 +82,20 @@ def test_a_step_is_the_difference_of_two_encoders():
     assert found["sinusoid", "gilbert"].close
 
 
+def test_encoders_that_still_rise_are_named():
+    histories = {"loope": (0.80, 0.90, 0.91), "sinusoid": (0.60, 0.70, 0.74), "none": (0.56,)}
+    given = {name: {"history": [{"metrics": {"average": each}} for each in seen]} for name, seen in histories.items()}
+    late = words.rising(given)
+    assert late == pytest.approx({"sinusoid": 4.0})
+    assert words.judged(words.Step("sinusoid", "gilbert", 16.0), late) == "too early"
+    assert words.judged(words.Step("gilbert", "sinusoid", 1.0), late) == "too close"
+    assert words.judged(words.Step("gilbert", "loope", -3.0), late) == "likely"
+
+
 def swap(steps, **lost):
     original = {**dict.fromkeys(words.QUESTIONS, 0.98), "average": 0.98}
     now = {name: value - lost.get(name, 0.0) for name, value in original.items()}
-    return original, {"steps": steps, "seconds": 20.0, "naive": {**original, "average": 0.51}, "swapped": now}
+    return original, {"steps": steps, "processor_seconds": 20.0, "naive": {**original, "average": 0.51}, "swapped": now}
 
 
 def test_a_swap_is_told_with_what_it_lost():

@@ -100,8 +100,7 @@ def _one_seed(run: Run, results: dict[str, dict[str, Any]]) -> str:
     return html.note(
         f"One seed ({run.seed}): each encoder was trained once, from scratch, on {samples['train']:,} images in "
         f"{epochs} epochs and tested on {samples['test']:,} others; everything but the encoder was the same. Another "
-        f"seed can move a score by a point or two, so nothing is read into differences below {words.CLOSE:g} points. "
-        "The training is short, so a low score can also mean that an encoder is learned slowly."
+        f"seed can move a score by a point or two, so nothing is read into differences below {words.CLOSE:g} points."
     )
 
 
@@ -151,13 +150,16 @@ def _scores(run: Run, results: dict[str, dict[str, Any]]) -> str:
 
 def _place(run: Run, results: dict[str, dict[str, Any]]) -> str:
     found = [(asked, words.step(results, *pair)) for pair, asked in words.ASKED.items()]
-    lines = [
-        [asked, step.before, step.after, f"{step.points:+.1f}", "too close" if step.close else "likely"]
-        for asked, step in found
-    ]
+    late = words.rising(results)
+    lines = [[asked, step.before, step.after, f"{step.points:+.1f}", words.judged(step, late)] for asked, step in found]
     curve = words.step(results, "sincos2d", "gilbert")
     order = words.step(results, "sinusoid", "gilbert")
     refinement = words.step(results, "gilbert", "loope")
+    named = ", ".join(f"{name} ({points:+.1f} points)" for name, points in late.items())
+    unfinished = (
+        f"Too early: still rising in the last epoch is {named}. Such a comparison shows how soon an encoder is learned; "
+        "longer training can shrink the difference or turn it around."
+    )
     return (
         html.text("Where LOOPE stands", "Each line compares two encoders that differ in one thing.")
         + html.table(["", "from", "to", "points", "a difference?"], lines)
@@ -168,6 +170,7 @@ def _place(run: Run, results: dict[str, dict[str, Any]]) -> str:
                 ("The image", words.explain_refinement(refinement, results["loope"]["metrics"])),
             ]
         )
+        + (html.note(unfinished) if late else "")
     )
 
 

@@ -16,7 +16,7 @@ CLOSE = 2.0
 QUESTIONS = {"distance": "distance", "orientation": "orientation", "area": "area", "vector_sum": "the vector sum"}
 # Pairs of encoders that differ in one thing, and what they answer.
 ASKED = {
-    ("none", "sinusoid"): "What are positions worth?",
+    ("none", "sincos2d"): "What are positions worth?",
     ("sincos2d", "gilbert"): "What does the curve cost?",
     ("sinusoid", "gilbert"): "Does it matter which curve?",
     ("gilbert", "loope"): "What does the image add?",
@@ -50,6 +50,23 @@ def step(results: Results, before: str, after: str) -> Step:
 def percent(results: Results, name: str) -> float:
     """Return the average accuracy of an encoder in percent."""
     return 100 * float(results[name]["metrics"]["average"])
+
+
+def rising(results: Results) -> dict[str, float]:
+    """Return the encoders that still gained at least `CLOSE` points in the last epoch, on validation, and how many."""
+    averages = {
+        name: [100 * float(each["metrics"]["average"]) for each in result["history"][-2:]]
+        for name, result in results.items()
+    }
+    gains = {name: found[-1] - found[0] for name, found in averages.items() if len(found) > 1}
+    return {name: points for name, points in gains.items() if points >= CLOSE}
+
+
+def judged(found: Step, late: Mapping[str, float]) -> str:
+    """Return in two words whether a difference can be trusted, given the encoders that are `rising`."""
+    if found.close:
+        return "too close"
+    return "too early" if {found.before, found.after} & set(late) else "likely"
 
 
 def conclusion(results: Results, constant: float) -> str:
@@ -145,10 +162,11 @@ def explain_swap(name: str, swap: Mapping[str, Any], original: Mapping[str, floa
         relative: percent of the vector sum that relative positions alone can answer.
     """
     naive, now, wanted = (100 * each["average"] for each in (swap["naive"], swap["swapped"], original))
+    seconds = swap["processor_seconds"]
     how = (
-        f"after {swap['steps']} steps in which it learned to agree with the original ({swap['seconds']:.0f} seconds)"
+        f"after {swap['steps']} steps of learning to agree with the original ({seconds:.0f} seconds of one core)"
         if swap["steps"]
-        else f"when fitted to the model's own positions in closed form ({swap['seconds']:.1f} seconds, no training)"
+        else f"when fitted to the model's own positions in closed form ({seconds:.1f} seconds, no training)"
     )
     told = f"It scores {naive:.1f} % if only put in place, and {now:.1f} % {how}; the original has {wanted:.1f} %."
     if wanted - now < CLOSE:
