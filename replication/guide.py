@@ -122,7 +122,7 @@ def other_grids(found: Evidence) -> Advice:
     verb = "stays" if len(sure) < 2 else "stay"
     answer = f"{names(sure) or 'none'} {verb} above {SURE:.0f} % on 5x5, 10x10 and 14x14"
     shown = _first({name: lowest[name] for name in compared}, "lowest of the three")
-    fall = f"At {CONSTANT:.0f} % or less, in spite of {SURE:.0f} on 7x7: {names(lost)}. " if lost else ""
+    fall = f"At {CONSTANT:.0f} % or less, though above {SURE:.0f} % on 7x7: {names(lost)}. " if lost else ""
     return Advice(question, answer, f"{shown}{fall}{_so_far(found)}".rstrip())
 
 

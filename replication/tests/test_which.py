@@ -91,7 +91,7 @@ def test_who_works_on_other_grids(found):
     grids = {"gilbert": {5: 95, 10: 50}, "learned": {5: 97, 10: 91}, "fourier": {5: 95, 10: 80}}
     advice = guide.other_grids(with_scores(found, scores, grids))
     assert advice.answer.startswith("`learned` stays above 90 %")
-    assert "in spite of 90 on 7x7: `gilbert`." in advice.because
+    assert "though above 90 % on 7x7: `gilbert`." in advice.because
     assert "`fourier`" not in advice.because.partition("At 60 %")[2]
     none = guide.other_grids(with_scores(found, scores, {name: {5: 40} for name in scores}))
     assert none.answer.startswith("none stays above 90 %")
