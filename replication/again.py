@@ -50,8 +50,8 @@ def _any_on_7x7() -> dict[str, dict[str, list[list[list[int]]]]]:
 
 def again() -> list[Again]:
     """Return all claims, judged by both; nothing is judged before all planned runs of its rows are done."""
-    source, done = studied(), study.seeds_done("encoders")
-    return [Again(before, _judge(claim, source, done)) for before, claim in zip(judged(), all_claims(), strict=True)]
+    source, done, claims = studied(), study.seeds_done("encoders"), all_claims()
+    return [Again(before, _judge(claim, source, done)) for before, claim in zip(judged(claims), claims, strict=True)]
 
 
 def _judge(claim: Claim, source: Source, done: Mapping[str, tuple[int, int]]) -> Found:

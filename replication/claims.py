@@ -54,10 +54,10 @@ def replicated() -> Source:
     return Source(cache(by_seed), lambda: constant_answers(next(finished("table4"))[1]))
 
 
-def judged() -> list[Judged]:
-    """Return all claims, judged by the replication's runs."""
+def judged(claims: Sequence[Claim] | None = None) -> list[Judged]:
+    """Return claims, by default all, judged by the replication's runs."""
     source, found = replicated(), []
-    for claim in all_claims():
+    for claim in all_claims() if claims is None else claims:
         told, verdict, smallest = claim.test(source)
         found.append(Judged(claim.claim, claim.published, told + claim.note, verdict, smallest, claim.ours))
     return found

@@ -127,11 +127,12 @@ def answers() -> str:
 def _counted(pairs: Mapping[tuple[str, str], Pair]) -> str:
     verdicts = [pair.verdict for pair in pairs.values()]
     counts = ", ".join(f"{verdicts.count(each)} *{each}*" for each in (HELPS, HURTS, OPEN, WAITING) if each in verdicts)
-    where = {
-        verdict: [f"{base} ({generator})" for (base, generator), pair in pairs.items() if pair.verdict == verdict]
-        for verdict in (HELPS, HURTS)
-    }
-    named = "".join(f" {verdict.capitalize()}: {', '.join(names)}." for verdict, names in where.items() if names)
+    named = ""
+    for verdict in (HELPS, HURTS):
+        bases = [base for (base, _), pair in pairs.items() if pair.verdict == verdict]
+        if bases:
+            shown = ", ".join(f"{base} {bases.count(base)}" for base in dict.fromkeys(bases))
+            named += f" {verdict.capitalize()}, by base: {shown}."
     room = [pair.found.high for pair in pairs.values() if pair.found is not None and pair.verdict == OPEN]
     left = f" No inconclusive pair leaves room for a gain of more than {max(room):.1f} points." if room else ""
     return f"Of {len(verdicts)} pairs {counts}.{named}{left}"

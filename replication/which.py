@@ -115,7 +115,8 @@ def draw(images: Path) -> None:
     for kind, (x, y) in points.values():
         known = kind in ax.get_legend_handles_labels()[1]
         ax.plot(x, y, "o", color=KINDS.get(kind, "C3"), markersize=5, label=None if known else kind)
-    figure.legend(fontsize=8, frameon=False, loc="outside right upper")
+    if points:
+        figure.legend(fontsize=8, frameon=False, loc="outside right upper")
     label_dots(figure, ax, {name: place for name, (_, place) in points.items()})
     ends = (TICKS[0], TICKS[-1])
     ax.plot(ends, ends, color="gray", linewidth=0.8, linestyle=":", zorder=0)
