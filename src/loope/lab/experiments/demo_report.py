@@ -157,7 +157,7 @@ def _place(run: Run, results: dict[str, dict[str, Any]]) -> str:
     refinement = words.step(results, "gilbert", "loope")
     named = ", ".join(f"{name} ({points:+.1f} points)" for name, points in late.items())
     unfinished = (
-        f"Too early: still rising in the last epoch is {named}. Such a comparison shows how soon an encoder is learned; "
+        f"Too early: {named} still rose in the last epoch. Such a comparison shows how soon an encoder is learned; "
         "longer training can shrink the difference or turn it around."
     )
     return (
