@@ -4,7 +4,8 @@ import pytest
 import torch
 
 import loope
-from loope.surgery.transfer import HandOver, mixed
+from loope.surgery.batches import mixed
+from loope.surgery.transfer import HandOver
 from tests.surgery.models import images, make, predict
 
 ENCODERS = ["rope_mixed", "alibi2d", "peg", "none", "sincos2d", "loope"]
@@ -32,6 +33,28 @@ def test_the_encoder_ends_alone_and_agrees_better(name, encoder):
     assert ended < at_once
     assert 0 <= result.answers <= 1
     loope.detach(model)
+
+
+def test_answers_of_their_own_are_compared_one_by_one():
+    """A softmax does not see all logits rise together, which turns no into yes."""
+    model = loope.attach(make("ViT"), "rope_mixed", init="own").eval()
+    given = images(model, seed=0, batch=4)
+    classes, labels = (HandOver(model, multi_label=many) for many in (False, True))
+    for work in (classes, labels):
+        assert work.loss(given).item() == pytest.approx(0, abs=1e-5)
+        assert work.agreement([given]).answers == 1
+    with torch.no_grad():
+        before = model(given)
+        model.head.bias += 3
+    assert classes.loss(given).item() == pytest.approx(0, abs=1e-5)
+    share = before.double().sigmoid()
+    bits = torch.distributions.Bernoulli
+    wanted = torch.distributions.kl_divergence(bits(share), bits((before.double() + 3).sigmoid())).sum(-1).mean()
+    assert labels.loss(given).item() == pytest.approx(float(wanted), rel=1e-4)
+    assert classes.agreement([given]).answers == 1
+    changed = (before > 0) != (before + 3 > 0)
+    assert changed.any()
+    assert labels.agreement([given]).answers == pytest.approx(1 - float(changed.float().mean()))
 
 
 def test_the_teacher_is_the_model_as_it_was():

@@ -13,9 +13,9 @@ from loope.core.errors import LoopeError, require
 from loope.core.grid import Grid
 from loope.surgery.adapters.base import Adapter, adapter_for
 from loope.surgery.adapters.branch import Branch
+from loope.surgery.batches import images_of
 from loope.surgery.find import unwrapped
 from loope.surgery.own import first_output
-from loope.surgery.transfer import images_of
 
 
 class Tokens(NamedTuple):

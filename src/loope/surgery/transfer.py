@@ -18,6 +18,7 @@ from loope.core.grid import as_positive, as_size
 from loope.surgery.adapters.base import adapter_for
 from loope.surgery.adapters.branch import Branch
 from loope.surgery.attach import detach
+from loope.surgery.batches import images_of, mixed, repeated
 from loope.surgery.find import sole_attachment
 from loope.surgery.hooks import tokens_of
 from loope.surgery.own import first_output
@@ -38,7 +39,7 @@ class Agreement(NamedTuple):
     """How much a model agrees with its teacher.
 
     Attributes:
-        answers: share of the images with the same largest logit.
+        answers: share of the images with the same largest logit; with `multi_label`, of the logits with the same sign.
         tokens: mean cosine of the last block's tokens.
     """
 
@@ -58,6 +59,7 @@ class HandOver:
         freeze_backbone: train the encoder only. The teacher then shares the backbone's weights; otherwise it is a copy.
         teacher: another model to agree with, with the same outputs.
         mix: compare on mixtures of images, see `mixed`.
+        multi_label: the logits are answers of their own, yes above 0, instead of classes of which one is right.
 
     Raises:
         LoopeError: if nothing is attached, or nothing would be trained.
@@ -71,8 +73,10 @@ class HandOver:
         freeze_backbone: bool = False,
         teacher: nn.Module | None = None,
         mix: bool = True,
+        multi_label: bool = False,
     ):
         self.model = model
+        self.multi_label = multi_label
         self.attachment = sole_attachment(model)
         require(not self.attachment.baked, "A baked model cannot be trained; transfer before loope.bake.")
         require(0 < fade <= 1, f"`fade` must be a share of the steps, above 0 and at most 1, got {fade!r}.")
@@ -109,8 +113,7 @@ class HandOver:
         )
         total = torch.zeros((), device=given.device)
         if given.dim() == 2:
-            mine, expected = (F.log_softmax(each.float(), dim=-1) for each in (given, wanted))
-            total = total + F.kl_div(mine, expected, reduction="batchmean", log_target=True)
+            total = total + _divergence(given.float(), wanted.float(), self.multi_label)
         for one, other in zip(ours, theirs, strict=True):
             require(one.shape == other.shape, "The teacher does not fit: its tokens have another shape.")
             mine, expected = (F.layer_norm(each.float(), each.shape[-1:]) for each in (one, other))
@@ -129,7 +132,10 @@ class HandOver:
                 wanted = first_output(self.teacher(images))
             with _watched(self.model) as ours:
                 given = first_output(self.model(images))
-            same += float((wanted.flatten(1).argmax(-1) == given.flatten(1).argmax(-1)).sum())
+            if self.multi_label:
+                same += float(((wanted > 0) == (given > 0)).flatten(1).float().mean(-1).sum())
+            else:
+                same += float((wanted.flatten(1).argmax(-1) == given.flatten(1).argmax(-1)).sum())
             count += len(images)
             alike = F.cosine_similarity(ours[-1].float(), theirs[-1].float(), dim=-1)
             cosine, tokens = cosine + float(alike.sum()), tokens + alike.numel()
@@ -154,6 +160,7 @@ def transfer(
     freeze_backbone: bool = False,
     teacher: nn.Module | None = None,
     mix: bool = True,
+    multi_label: bool = False,
     progress: bool = False,
 ) -> Agreement:
     """Hand a model over from its own position encoding to the attached one, on images without labels.
@@ -170,7 +177,8 @@ def transfer(
         fade: the share of the steps after which the own encoding is out.
         freeze_backbone: train the encoder only.
         teacher: another model to agree with; by default the model as it is, with its own encoding.
-        mix: blend each image with another of its batch, so that answers are not learnt by heart.
+        mix: blend each image with another of its batch, so that answers are not learnt by heart; for photographs.
+        multi_label: the logits are answers of their own, yes above 0, instead of classes of which one is right.
         progress: show a progress bar.
 
     Returns:
@@ -192,13 +200,15 @@ def transfer(
     from rich.progress import track
 
     steps, lr = as_size(steps, "steps"), as_positive(lr, "lr")
-    work = HandOver(model, fade=fade, freeze_backbone=freeze_backbone, teacher=teacher, mix=mix)
+    work = HandOver(
+        model, fade=fade, freeze_backbone=freeze_backbone, teacher=teacher, mix=mix, multi_label=multi_label
+    )
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     optimizer = torch.optim.AdamW(work.trained, lr=lr, weight_decay=0.0, betas=(0.9, 0.95))
     training, last = model.training, None
     try:
         model.train()
-        batches = _repeated(images, steps)
+        batches = repeated(images, steps)
         for step, batch in enumerate(track(batches, "Transfer", total=steps, disable=not progress)):
             for group in optimizer.param_groups:
                 group["lr"] = lr * rate(step, steps)
@@ -226,33 +236,20 @@ def transfer(
     return result
 
 
-def mixed(images: Tensor) -> Tensor:
-    """Blend each image with another of its batch, by a random share.
-
-    A model learns the answers of some hundred images by heart. After five minutes of one core (`rope_mixed` in
-    ViT-Tiny) it was right on 56 % of other photographs with mixtures, on 50 % without.
-    """
-    share = torch.rand(len(images), 1, 1, 1, device=images.device, dtype=images.dtype)
-    return share * images + (1 - share) * images[torch.randperm(len(images), device=images.device)]
+def _divergence(given: Tensor, wanted: Tensor, multi_label: bool) -> Tensor:
+    """Return the Kullback-Leibler divergence of `(B, C)` logits from the wanted ones, averaged over the batch."""
+    if multi_label:  # a softmax would not see all logits move together, which turns no into yes
+        share = wanted.sigmoid()
+        apart, least = (F.binary_cross_entropy_with_logits(each, share, reduction="sum") for each in (given, wanted))
+        return (apart - least) / len(given)
+    mine, expected = (F.log_softmax(each, dim=-1) for each in (given, wanted))
+    return F.kl_div(mine, expected, reduction="batchmean", log_target=True)
 
 
 def rate(step: int, steps: int) -> float:
     """Return the factor of the learning rate in a step: a linear warmup, then a cosine to a twentieth."""
     warm = min(1.0, (step + 1) / max(1.0, WARMUP * steps))
     return warm * (0.05 + 0.95 * (1 + math.cos(math.pi * step / steps)) / 2)
-
-
-def images_of(batch: Any) -> Tensor:
-    """Return the images of a batch: the batch itself, or its first entry."""
-    while isinstance(batch, tuple | list) and batch:
-        batch = batch[0]
-    require(
-        isinstance(batch, Tensor) and batch.dim() == 4 and batch.is_floating_point(),
-        f"Expected batches of images, (B, C, H, W) float, got {type(batch).__name__}"
-        + (f" {batch.dtype} of shape {tuple(batch.shape)}." if isinstance(batch, Tensor) else "."),
-    )
-    images: Tensor = batch
-    return images
 
 
 def _teacher(model: nn.Module, shared: bool) -> nn.Module:
@@ -287,16 +284,3 @@ def _watched(model: nn.Module) -> Iterator[list[Tensor]]:
     finally:
         for hook in hooks:
             hook.remove()
-
-
-def _repeated(batches: Iterable[Any], steps: int) -> Iterator[Any]:
-    """Yield `steps` batches, from the start again when they end."""
-    done = 0
-    while done < steps:
-        started = done
-        for batch in batches:
-            yield batch
-            done += 1
-            if done == steps:
-                return
-        require(done > started, "There are no images: pass a list or loader of batches that can be gone through again.")

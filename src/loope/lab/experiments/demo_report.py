@@ -157,7 +157,7 @@ def _place(run: Run, results: dict[str, dict[str, Any]]) -> str:
     refinement = words.step(results, "gilbert", "loope")
     named = ", ".join(f"{name} ({points:+.1f} points)" for name, points in late.items())
     unfinished = (
-        f"Too early: still rising in the last epoch is {named}. Such a comparison shows how soon an encoder is learned; "
+        f"Too early: {named} still rose in the last epoch. Such a comparison shows how soon an encoder is learned; "
         "longer training can shrink the difference or turn it around."
     )
     return (
@@ -191,7 +191,7 @@ def _swaps(run: Run, swaps: Mapping[str, Any]) -> str:
         + html.code(
             'model = loope.attach(model, "fourier", init="own")  # fitted to the position table; done\n\n'
             'model = loope.attach(model, "rope_mixed", init="own")  # cannot be fitted: strength 0\n'
-            f"loope.transfer(model, images)  # batches without labels, here of {BATCH}"
+            f"loope.transfer(model, images, multi_label=True)  # batches without labels, here of {BATCH}"
         )
     )
 
