@@ -169,6 +169,13 @@ def test_the_study_holds_planned_runs_that_say_nothing_of_where_they_were_done()
             assert not re.search(r'"/|\w+@\w+|[a-z]:\\\\', line), "a path or an address"
 
 
+def test_models_by_kind_are_those_of_the_page():
+    counts = re.findall(r"\w+ (\d+)", which.models())
+    row = next(line for line in (evidence.DOCS / "models.md").read_text().splitlines() if "timm, ViT-like" in line)
+    first = [cell.split()[0] for cell in row.split(" | ")[1:6]]  # all models, then additive, rotary, bias, conditional
+    assert sorted(counts) == sorted([*first[1:], first[0]])
+
+
 def test_pages_can_be_written_when_some_runs_are_done(tmp_path, monkeypatch):
     runs = list(study.planned().values())
     store(tmp_path, monkeypatch, [result(run, 0.9, other=0.8) for run in runs[::2]])
