@@ -150,21 +150,19 @@ def loope(found: Evidence) -> Advice:
     words = {HOLDS: "above", FAILS: "below", OPEN: "not measurably above"}
     judged = {each.before.claim: each for each in again.again()}
     others = {"1D Sinusoid": "1D sinusoids", "Static": "the curve that it refines"}
-    parts, recipe = [], "under the new recipe"
-    for row, other in others.items():
-        before, now = judged[f"LOOPE beats {row} (Three-Cell)"]
-        if now.verdict not in words:
-            recipe = "by the replication's recipe"
-        parts.append((before, now, other))
-    chosen = [(now if recipe.startswith("under") else before) for before, now, _ in parts]
-    told = ", ".join(f"{words[each.verdict]} {other}" for each, (_, _, other) in zip(chosen, parts, strict=True))
+    pairs = {other: judged[f"LOOPE beats {row} (Three-Cell)"] for row, other in others.items()}
+    new = all(pair.now.verdict in words for pair in pairs.values())
+    verdicts = {other: pair.now.verdict if new else pair.before.verdict for other, pair in pairs.items()}
+    told = ", ".join(f"{words[verdict]} {other}" for other, verdict in verdicts.items())
+    use = "worth a try" if set(verdicts.values()) == {HOLDS} else "if you study it"
     helped = refined.does_it_help(refined.scores())
     tested = [pair.verdict for pair in helped.values() if pair.verdict != refined.WAITING]
     helps, hurts = (tested.count(verdict) for verdict in (refined.HELPS, refined.HURTS))
     because = f"Refinement on other bases: {UNKNOWN}."
     if tested:
         because = f"Refined positions beat static ones in {helps} of {len(tested)} pairs, and lose in {hurts}."
-    return Advice("`loope`", f"if you study it; on Three-Cell it is {told} ({recipe})", because)
+    recipe = "under the new recipe" if new else "by the replication's recipe"
+    return Advice("`loope`", f"{use}; on Three-Cell it is {told} ({recipe})", because)
 
 
 def _so_far(found: Evidence) -> str:

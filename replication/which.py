@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -18,8 +19,8 @@ from loope.lab.reports.figures import label_dots
 from loope.plots import png
 from loope.plots.layout import plain_axes
 from replication import study
-from replication.evidence import Measured, gather
-from replication.guide import advise, advise_in_short
+from replication.evidence import DOCS, Evidence, Measured, gather
+from replication.guide import Advice, advise, advise_in_short, from_scratch, other_grids
 from replication.results import table
 from replication.rules import plus_minus
 
@@ -32,6 +33,12 @@ NOT_RUN = "not run"
 def guide() -> str:
     """Return the decision guide."""
     return "\n".join(each.line() for each in advise(gather()))
+
+
+def told(rule: Callable[[Evidence], Advice]) -> str:
+    """Return the answer to one question of the guide, for the page of the study."""
+    advice = rule(gather())
+    return f"{advice.answer[0].upper()}{advice.answer[1:]}. {advice.because}"
 
 
 def summary() -> str:
@@ -83,6 +90,15 @@ def own() -> str:
     return f"{kept}; on Pets {score(found.own_pets)}"
 
 
+def models() -> str:
+    """Return how many of timm's ViT-like models take each kind of encoder, from docs/models.csv."""
+    with (DOCS / "models.csv").open(newline="") as file:
+        next(file)  # versions
+        alike = [row for row in csv.DictReader(file) if row["library"] == "timm" and row["vit_like"] == "yes"]
+    counts = {kind: sum(row[kind] == "yes" for row in alike) for kind in KINDS if kind in alike[0]}
+    return f"{', '.join(f'{kind} {count}' for kind, count in counts.items())} of {len(alike)}"
+
+
 def rows_of(name: str, columns: Sequence[str], unit: str, large: bool = False) -> str:
     """Return a table's rows, those of the large grid or the others, with these columns: mean, interval and seeds."""
     cells = study.by_seed(get_table(name))
@@ -103,6 +119,7 @@ FROM_LARGE = ("Average", *(f"Average, {side}x{side}" for side in LARGE_GRIDS))
 def draw(images: Path) -> None:
     """Draw Three-Cell on the grid of training against the mean of the other grids, by kind."""
     figure, ax = plain_axes("7x7, trained, %", "mean of 5x5, 10x10 and 14x14, not trained, %")
+    figure.set_size_inches(8, 5.5)
     for axis in (ax.set_xscale, ax.set_yscale):  # by the error: the best are close together
         axis("function", functions=(_to_scale, _from_scale))
     ax.set_xticks(TICKS, map(str, TICKS))
@@ -135,6 +152,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "guide": guide,
     "which": main_table,
     "own": own,
+    "models-by-kind": models,
+    "study-leads": partial(told, from_scratch),
+    "study-extrapolates": partial(told, other_grids),
     "study-plan": study.plan,
     "study-questions": partial(rows_of, "encoders", QUESTIONS, "7x7, test, %"),
     "study-grids": partial(rows_of, "encoders", OTHER_GRIDS, "trained on 7x7, %"),

@@ -5,13 +5,16 @@ import math
 import re
 from collections import Counter
 
+import numpy as np
 import pytest
+from scipy import stats
 
 from loope.core.errors import LoopeError
 from loope.lab.experiments.results import Results
 from loope.lab.experiments.statistics import Difference
 from loope.three_cell import ThreeCell
 from replication import again, claims, generators, page, plan, results, rules
+from replication.power import chance_to_find
 
 HOLDS, FAILS, OPEN = rules.HOLDS, rules.FAILS, rules.OPEN
 CONFUSION = [[[50, 0], [0, 50]]] * 6  # each bit is set in half of the images
@@ -160,6 +163,19 @@ def told(mean: float, p: float) -> Difference:
 )
 def test_a_verdict_needs_every_part(differences, verdict):
     assert rules.judge(differences) == verdict
+
+
+def test_an_inconclusive_claim_says_which_effect_would_have_been_found():
+    claim = next(each for each in claims.judged() if each.claim == "LOOPE beats Static (Three-Cell)")
+    cells = results.by_seed("table4")
+    differences = (cells["LOOPE", "Average"] - cells["Static", "Average"]).tolist()
+    sizes = np.linspace(0, 5, 501)  # in points
+    chances = [chance_to_find(size / stats.sem(differences), len(differences)) for size in sizes]
+    expected = sizes[np.searchsorted(chances, 0.8)]
+    assert claim.verdict == OPEN
+    assert float(claim.smallest) == pytest.approx(expected, abs=0.06)
+    assert claims.in_bold(claim.verdict, claim.smallest).endswith(claim.smallest)
+    assert claim.smallest not in claims.in_bold(HOLDS, claim.smallest)
 
 
 def test_what_a_constant_scores_is_that_of_the_test_part():

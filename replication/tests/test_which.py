@@ -108,7 +108,11 @@ def test_flash_attention_and_export_follow_the_registry(found):
 @pytest.mark.parametrize(
     ("verdicts", "words"),
     [
-        ((rules.HOLDS, rules.FAILS), "above 1D sinusoids, below the curve that it refines (under the new recipe)"),
+        ((rules.HOLDS, rules.HOLDS), "worth a try"),
+        (
+            (rules.HOLDS, rules.FAILS),
+            "if you study it; on Three-Cell it is above 1D sinusoids, below the curve that it refines (under",
+        ),
         ((rules.OPEN, again.WAITING), "below 1D sinusoids, not measurably above the curve"),
     ],
 )
@@ -167,6 +171,13 @@ def test_the_study_holds_planned_runs_that_say_nothing_of_where_they_were_done()
         for line in file.read_text().splitlines() if file.exists() else []:
             assert json.loads(line)["key"] in keys
             assert not re.search(r'"/|\w+@\w+|[a-z]:\\\\', line), "a path or an address"
+
+
+def test_models_by_kind_are_those_of_the_page():
+    counts = re.findall(r"\w+ (\d+)", which.models())
+    row = next(line for line in (evidence.DOCS / "models.md").read_text().splitlines() if "timm, ViT-like" in line)
+    first = [cell.split()[0] for cell in row.split(" | ")[1:6]]  # all models, then additive, rotary, bias, conditional
+    assert sorted(counts) == sorted([*first[1:], first[0]])
 
 
 def test_pages_can_be_written_when_some_runs_are_done(tmp_path, monkeypatch):
