@@ -135,7 +135,7 @@ def test_refinement_is_told_by_its_verdicts(found, monkeypatch, tmp_path):
     store(tmp_path, monkeypatch, made)
     helped = [pair for pair in refined.does_it_help(refined.scores()).values() if pair.verdict == refined.HELPS]
     assert len(helped) == 6
-    assert "beat static ones in 6 of 30 pairs" in guide.loope(found).because
+    assert "beat static ones in 6 of 24 pairs" in guide.loope(found).because
 
 
 def test_a_run_after_a_swap_fills_its_cell(tmp_path, monkeypatch):
