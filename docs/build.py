@@ -61,10 +61,9 @@ KINDS = {
 
 def encoders_summary() -> str:
     """The names of the encoders by kind, for the README."""
-    lines = []
-    for kind, rows in grouped(describe(GRID)).items():
-        lines.append(f"- **{kind.capitalize()}**: {', '.join(f'`{row.name}`' for row in rows)}.")
-    return "\n".join(lines)
+    kinds = {kind: ", ".join(f"`{row.name}`" for row in rows) for kind, rows in grouped(describe(GRID)).items()}
+    none = kinds.pop("none")
+    return "\n".join(f"- **{kind.capitalize()}**: {names}." for kind, names in kinds.items()) + f" None at all: {none}."
 
 
 def swap_summary() -> str:

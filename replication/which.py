@@ -28,6 +28,7 @@ FIGURE = "which-encoding.png"
 KINDS = {"none": "C7", "additive": "C0", "conditional": "C2", "rotary": "C1", "bias": "C4"}
 TICKS = (40, 60, 80, 90, 95, 98, 99, 99.5)
 NOT_RUN = "not run"
+IN_README = 4  # rows
 
 
 def guide() -> str:
@@ -42,8 +43,23 @@ def told(rule: Callable[[Evidence], Advice]) -> str:
 
 
 def summary() -> str:
-    """Return the guide's answers in short, for the README."""
-    return "\n".join(each.short() for each in advise_in_short(gather()))
+    """Return the guide's answers in short and the table's first rows, for the README."""
+    found = gather()
+    lines = "\n".join(each.short() for each in advise_in_short(found))
+    ranked = sorted(found.with_enough_seeds().items(), key=lambda item: -fmean(item[1].scores))
+    rows = [
+        (
+            f"`{name}`",
+            score(each.scores),
+            f"{min(grid.mean for grid in each.grids.values()):.1f}",
+            _kept(each),
+            "-" if each.training is None else f"{each.training:.2f}",
+        )
+        for name, each in ranked[:IN_README]
+        if each.grids
+    ]
+    heads = ("encoder", "Three-Cell, %", "its worst other grid", "top-1 kept in a swap", "time of a training step")
+    return f"{lines}\n\n{table(heads, rows)}" if rows else lines
 
 
 def main_table() -> str:
@@ -58,15 +74,12 @@ def main_table() -> str:
 
 
 def _cells(each: Measured) -> list[str]:
-    kept = "-" if each.at_once is None else f"{each.at_once:.1f}"
-    if each.handed_over is not None:
-        kept += f"; {each.handed_over[1]:.1f} after {each.handed_over[0]:.0f} min"
     parameters = each.what.parameters
     return [
         score(each.scores),
         *(f"{each.grids[side].mean:.1f}" if side in each.grids else "-" for side in GRIDS),
         score(each.pets),
-        kept,
+        _kept(each),
         "-" if each.m_u is None else f"{each.m_u:.2f}, {each.m_d:.0f} %",
         *("-" if time is None else f"{time:.2f}" for time in (each.training, each.inference)),
         "-" if parameters is None else f"{parameters:,}",
@@ -74,6 +87,13 @@ def _cells(each: Measured) -> list[str]:
         "yes" if each.what.onnx == "yes" else "baked",
         each.what.sizes,
     ]
+
+
+def _kept(each: Measured) -> str:
+    kept = "-" if each.at_once is None else f"{each.at_once:.1f}"
+    if each.handed_over is not None:
+        kept += f"; {each.handed_over[1]:.1f} after {each.handed_over[0]:.0f} min"
+    return kept
 
 
 def score(values: Sequence[float]) -> str:
