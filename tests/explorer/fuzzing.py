@@ -85,8 +85,8 @@ def _similarity(draw: random.Random) -> tuple[str, str, None]:
         key = text(draw, ["order", "frequencies", "phase", "gamma", "temperature", "base", "dim"])
         choice += f"~{key}~{draw.choice([number(draw), text(draw, loope.list_orders())])}"
     width = draw.choice([number(draw, 200), draw.choice(("48", "96", "192"))])  # rotary encoders need such a one
-    path = f"/api/similarity/{quote(choice)}/{quote(number(draw))}x{quote(number(draw))}/{quote(width)}.bin"
-    return "GET", path, None
+    size = "~".join(f"{number(draw)}x{number(draw)}" for _ in range(draw.choice((1, 1, 1, 2, 2, 3))))
+    return "GET", f"/api/similarity/{quote(choice)}/{quote(size)}/{quote(width)}.bin", None
 
 
 def _order(draw: random.Random) -> tuple[str, str, None]:

@@ -1,5 +1,6 @@
 """Compare's controls in Chromium: resizing, a picture under the maps, and trained checkpoints beside the others."""
 
+import re
 import warnings
 
 import pytest
@@ -85,6 +86,19 @@ def test_an_opened_checkpoint_stands_beside_the_others(page, address, tmp_path, 
     row = expected[patch[0] * 5 + patch[1]].tolist()
     wanted = painted(row, colours(page, "magma"), expected.min().item(), expected.max().item())
     assert pixels(page, map_of(1), (3, 5)) == wanted
+    page.get_by_label("Remove sincos2d").click()
+    page.get_by_label("resize").fill("10")
+    for name in ("rope_mixed", "loope.own.pos_embed, set aside"):  # an encoder and a table, resized
+        page.get_by_label("encoding").select_option(label=f"mine.safetensors: {name}")
+        ready(page)
+        assert "to=6x10" in link(page)
+        page.get_by_role("button", name="Copy as Python").click()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", LoopeWarning)
+            printed = run(page.locator("dialog code").inner_text(), tmp_path)
+        shown = re.search(r"M_U\s+(\S+) of", page.locator(".scores").inner_text())[1]
+        assert f"mine.safetensors: {name}: M_U {shown}," in printed
+        page.get_by_role("button", name="Close").click()
     (tmp_path / "text.safetensors").write_text("something else")
     page.get_by_label("Open a checkpoint").set_input_files(tmp_path / "text.safetensors")
     page.get_by_text("text.safetensors is no .safetensors file").wait_for()

@@ -4,14 +4,15 @@ import json
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors import safe_open
+from safetensors.torch import save, save_file
 from starlette.testclient import TestClient
 
 import loope
 from loope.core.errors import LoopeError
 from loope.explorer import queue
 from loope.explorer.app import create_app
-from loope.explorer.files import encoders_of
+from loope.explorer.files import describe_file, encoders_of
 from tests.explorer.helpers import saved_model, unpack
 
 
@@ -52,3 +53,17 @@ def test_a_file_without_positions_is_refused_at_the_start(tmp_path, content):
         save_file({"head": torch.zeros(3)}, path)
     with pytest.raises(LoopeError, match=r"other\.safetensors"):
         create_app(checkpoints=[path])
+
+
+@pytest.mark.parametrize("size", [[], [0, 0], [12, 20, 3], ["12", "20"], 12, None, [12.5, 20]])
+@pytest.mark.parametrize("table", [torch.zeros(()), torch.zeros(0), torch.zeros(1, 0, 4), torch.rand(1, 10, 4)])
+def test_a_file_may_tell_any_size(tmp_path, size, table):
+    """The grid is a guess: a square, or none."""
+    path = tmp_path / "model.safetensors"
+    saved_model(path, "gilbert")
+    with safe_open(path, framework="pt") as file:
+        recipe = json.loads(file.metadata()["loope"])
+    body = save({"loope.own.pos_embed": table}, {"loope": json.dumps({**recipe, "size": size})})
+    told = describe_file(body)
+    assert told["grid"] == ([3, 3] if table.numel() == 40 else None)  # then the page keeps its own
+    assert told["choices"][0][1] == "gilbert"

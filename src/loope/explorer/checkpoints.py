@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from loope.core.errors import LoopeError, require
-from loope.core.grid import Grid
+from loope.core.grid import Grid, as_grid
 from loope.explorer.numbers import read_whole
 from loope.explorer.uploads import Weights
 from loope.pesi_metric.position_table import position_table, set_aside, table_names
@@ -67,14 +67,22 @@ def table(file: Weights, which: Sequence[str], grid: Grid) -> Tensor:
 
 def _grid(file: Weights, aside: list[str]) -> list[int] | None:
     """Return the grid of the first unused table that fits the shape of the model's images, or a square."""
-    height, width = json.loads(file.metadata[KEY])["size"] if KEY in file.metadata else (1, 1)
-    common = math.gcd(height, width)
-    shape = Grid(height // common, width // common)
+    shape = _shape(file)
     for each in aside:
         table = file.tensors[each]
-        times = math.isqrt(table.numel() // max(1, table.shape[-1]) // shape.size)
+        times = math.isqrt(table.numel() // max((1, *table.shape[-1:])) // shape.size)
         try:
             return list(position_table(file.tensors, (times * shape.height, times * shape.width), each).shape[:2])
         except LoopeError:
             continue
     return None
+
+
+def _shape(file: Weights) -> Grid:
+    """Return the smallest grid with the shape of the model's images; 1x1 if the file does not tell their size."""
+    try:
+        height, width = as_grid(json.loads(file.metadata[KEY])["size"])
+    except (LoopeError, KeyError, TypeError, ValueError):  # a file can contain anything
+        return Grid(1, 1)
+    common = math.gcd(height, width)
+    return Grid(height // common, width // common)
