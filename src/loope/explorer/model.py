@@ -40,6 +40,7 @@ class ShippedEncoder(NamedTuple):
 # SHIPPED.md says where they come from.
 ENCODERS = {
     "pets": ShippedEncoder(HERE / "pets.safetensors", "LOOPE, fine-tuned on Pets"),
+    "pets-plane": ShippedEncoder(HERE / "pets-plane.safetensors", "2D sin/cos, refined, fine-tuned on Pets"),
     "three-cell": ShippedEncoder(SHIPPED, "LOOPE, trained on Three-Cell"),
 }
 CANDIDATES = 64  # for the example that Three-Cell opens with
