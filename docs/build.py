@@ -79,7 +79,7 @@ def swap_summary() -> str:
 
 def pesi_summary() -> str:
     """PESI of two encoders, for the README."""
-    lines = ["| 14x14, width 768 | M_U (of 2) | M_D (of its most) | A_SU |", "|---|---:|---:|---:|"]
+    lines = ["| 14x14, width 768 | M_U (of 2) | M_D (share of its maximum) | A_SU |", "|---|---:|---:|---:|"]
     for name in ("gilbert", "sincos2d"):
         scores = pesi_from_similarity(create_encoder(name, 768, GRID).similarity(), GRID)
         share = f"{scores.m_d:.4f} ({scores.m_d_share:.0%})"

@@ -194,9 +194,9 @@ def summary() -> str:
         mean, half, count = over_seeds(cells[row, "Average"])
         told.append(f"{words} {mean:.1f}{plus_minus(half)} (n = {count})")
     published, own = ([each.verdict for each in judged() if each.ours == ours] for ours in (False, True))
+    waiting = "" if done == planned else f"{done} of {planned} runs are done. "
     lines = (
-        f"{done} of {planned} runs are done. Average accuracy on Three-Cell, 7x7 cells, in percent, with its "
-        "95 % interval over seeds:",
+        f"{waiting}Average accuracy on Three-Cell, 7x7 cells, in percent, with its 95 % interval over seeds:",
         f"{', '.join(told)}.",
         f"Verdicts on {len(published)} claims of the paper: {_counts(published)};",
         f"on {len(own)} of our own: {_counts(own)}.",

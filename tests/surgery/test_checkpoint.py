@@ -135,6 +135,17 @@ def test_traits_that_shapes_do_not_show(tmp_path):
         assert all(getattr(loaded, key, loaded.blocks[0].attn.num_heads) == value for key, value in changed.items())
 
 
+def test_another_activation_is_told_apart(tmp_path):
+    model = timm.create_model("vit_tiny_patch16_224", depth=1, act_layer="relu")
+    loope.attach(model, "gilbert")
+    with pytest.raises(loope.LoopeError, match=r"ReLU.*would differ"):
+        loope.save(model, tmp_path / "m.safetensors", model_args={"depth": 1})
+    args = {"depth": 1, "act_layer": "relu"}
+    loaded = loope.load(loope.save(model, tmp_path / "m.safetensors", model_args=args))
+    batch = torch.randn(2, 3, 224, 224)
+    assert torch.equal(predict(loaded, batch), predict(model.eval(), batch))
+
+
 def test_traits_of_an_own_encoding_that_was_set_aside(tmp_path):
     args = {**ARGS, "ref_feat_shape": [8, 8], "rope_temperature": 50.0}
     model = timm.create_model("eva02_tiny_patch14_224", **{**TIMM, **args}).eval()

@@ -47,7 +47,9 @@ def encoders(
         typer.echo(to_json([row._asdict() for row in rows]))
         return
     columns = ("encoder", "kind", "parameters", "other sizes", "flash", "ONNX", "paper", "options")
-    table = Table(*columns, title=f"Encoders at {grid}, width {dim}")
+    table = Table(title=f"Encoders at {grid}, width {dim}")
+    for column in columns:
+        table.add_column(column, no_wrap=column == "encoder")
     for group in grouped(rows).values():
         for row in group:
             count = "-" if row.parameters is None else f"{row.parameters:,}"

@@ -220,8 +220,13 @@ def _shapes(model: nn.Module) -> dict[str, str]:
 
 
 def _traits(model: nn.Module) -> dict[str, str]:
-    """Return properties of the modules that their shapes do not show."""
-    return {
+    """Return properties of modules that their shapes do not show; dropout rates change no output, and may differ."""
+    activations = {
+        f"{name} ({type(module).__name__})": ""
+        for name, module in model.named_modules()
+        if "activation" in type(module).__module__ and not list(module.children())
+    }
+    return activations | {
         f"{name}.{trait}": str(tuple(value) if isinstance(value, list) else value)
         for name, module in model.named_modules()
         for trait in TRAITS
