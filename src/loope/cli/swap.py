@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 MOST_STEPS = 10**9
 MOST_BATCH = 2**16
+FEW = 0.5  # share of the same answers below which the result is called out
 
 
 def swap(
@@ -101,6 +102,11 @@ def swap(
         console.print(
             "The encoder has strength 0 beside the model's own encoding: train it with --steps, or raise it with "
             "loope.set_strength."
+        )
+    elif result.after.agreement < FEW:
+        console.print(
+            f"It answers as the original on only {result.after.agreement:.0%} of these images: train with more --steps "
+            "or images, or choose an encoder that can be fitted, such as sincos2d."
         )
     console.print(f"Written: [bold]{as_text(to)}[/bold]")
 

@@ -30,6 +30,7 @@ from loope.lab.experiments.spec import Model
 from loope.lab.experiments.timm_models import create_timm, preparation
 from loope.lab.experiments.transfer import Parts, Transfer, answers
 from loope.pesi_metric.position_table import require_timm_model
+from loope.surgery.adapters.base import adapter_for
 from loope.surgery.attach import attach
 from loope.surgery.checkpoint import save
 from loope.surgery.transfer import CLIP, LR, WARMUP, HandOver
@@ -154,6 +155,8 @@ class SwapRun:
             f"A step takes {swap.batch_size} images, and {files.folder} has {len(learnt)} besides the {len(held)} held "
             "out; use more images or a smaller batch size (--batch-size).",
         )
+        with torch.device("meta"):
+            adapter_for(create_timm(Model(name=swap.model)))  # refuses a model before its weights are looked for
         torch.manual_seed(swap.seed)
         model = create_timm(Model(name=swap.model, weights="pretrained"))
         attach(model, swap.encoder, init="own", freeze_backbone=swap.freeze_backbone, **swap.options)
