@@ -39,7 +39,7 @@ def test_answers_of_their_own_are_compared_one_by_one():
     """A softmax does not see all logits rise together, which turns no into yes."""
     model = loope.attach(make("ViT"), "rope_mixed", init="own").eval()
     given = images(model, seed=0, batch=4)
-    classes, labels = (HandOver(model, multi_label=many) for many in (False, True))
+    classes, labels = (HandOver(model, multi_label=many, mix=False) for many in (False, True))
     for work in (classes, labels):
         assert work.loss(given).item() == pytest.approx(0, abs=1e-5)
         assert work.agreement([given]).answers == 1

@@ -1,4 +1,4 @@
-"""What ships with the page: a tiny ViT with LOOPE, trained on Three-Cell by `loope demo`, and encoders alone."""
+"""What ships with the page: a tiny ViT with LOOPE, trained on Three-Cell, and encoders alone."""
 
 from __future__ import annotations
 
