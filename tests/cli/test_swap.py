@@ -163,10 +163,8 @@ def test_options_of_the_encoder_and_seed(photos, tmp_path):
 
 def test_defaults_are_those_of_the_library():
     options = {each.name: each.default for each in typer.main.get_command(cli.app).commands["swap"].params}
-    library = Swap(model=MODEL, encoder="none")
-    assert {name: options[name] for name in ("steps", "batch_size", "lr", "precision", "seed")} == {
-        name: getattr(library, name) for name in ("steps", "batch_size", "lr", "precision", "seed")
-    }
+    library, names = Swap(model=MODEL, encoder="none"), ("steps", "batch_size", "lr", "precision", "seed")
+    assert [options[name] for name in names] == [getattr(library, name) for name in names]
 
 
 def test_precision_of_training(photos, tmp_path):
@@ -208,9 +206,8 @@ def test_top1_of_labelled_images(photos, weights, tmp_path):
 
 def test_an_interrupted_swap_goes_on_to_the_same_file(photos, tmp_path, monkeypatch):
     whole, parts = tmp_path / "whole.safetensors", tmp_path / "parts.safetensors"
-    monkeypatch.setitem(
-        HandOver.__init__.__kwdefaults__, "fade", 0.5
-    )  # so that it is interrupted while strengths change
+    # A slow fade, so that it is interrupted while strengths change.
+    monkeypatch.setitem(HandOver.__init__.__kwdefaults__, "fade", 0.5)
     told = swapped(photos, whole, "rope_mixed")
     shares, loss = [], HandOver.loss
 
