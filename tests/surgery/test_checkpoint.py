@@ -135,6 +135,14 @@ def test_traits_that_shapes_do_not_show(tmp_path):
         assert all(getattr(loaded, key, loaded.blocks[0].attn.num_heads) == value for key, value in changed.items())
 
 
+def test_rates_of_dropout_are_those_of_model_args(tmp_path):
+    args = {"depth": 2, "drop_path_rate": 0.2}
+    model = loope.attach(timm.create_model("vit_tiny_patch16_224", **args), "gilbert")
+    for given, rate in (({"depth": 2}, 0.0), (args, 0.2)):
+        loaded = loope.load(loope.save(model, tmp_path / "m.safetensors", model_args=given))
+        assert getattr(loaded.blocks[-1].drop_path1, "drop_prob", 0.0) == pytest.approx(rate)
+
+
 def test_another_activation_is_told_apart(tmp_path):
     model = timm.create_model("vit_tiny_patch16_224", depth=1, act_layer="relu")
     loope.attach(model, "gilbert")

@@ -149,6 +149,12 @@ def test_learned_prefix_vectors_and_checkpointed_blocks():
         torch.testing.assert_close(model.get_parameter(name).grad, gradient, atol=1e-9, rtol=1e-9)
 
 
+def test_a_hand_over_needs_all_patches():
+    model = loope.attach(make("ViT"), "rope_mixed", init="own")
+    with pytest.raises(loope.LoopeError, match="patch_drop_rate=0"):
+        loope.transfer(model, [images(model)], steps=1)
+
+
 def test_a_segmentation_backbone_needs_all_patches():
     with pytest.raises(loope.LoopeError, match="patch_drop_rate=0"):
         loope.segmentation.SETR(make("ViT"), 5)

@@ -194,6 +194,17 @@ def test_a_teacher_that_does_not_fit():
         loope.transfer(model, batches(model), steps=2, teacher=other)
 
 
+def test_training_at_strength_0_warns():
+    model = loope.attach(make("ViT"), "rope_mixed", init="own").train()
+    with pytest.warns(UserWarning, match=r"strength 0.*loope\.transfer"):
+        model(images(model))
+    with torch.no_grad():
+        model(images(model))
+    model.eval()(images(model))
+    loope.set_strength(model, 0.5)
+    model.train()(images(model))
+
+
 def test_bad_settings():
     with pytest.raises(loope.LoopeError, match="attach"):
         loope.transfer(make("ViT"), [])

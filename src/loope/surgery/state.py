@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -90,6 +91,13 @@ class Attachment(nn.Module):
 
     def refined(self, number: int, images: Any, positions: Positions) -> list[Positions]:
         """Return the positions of the patches for each encoder, refined by the images for those that act in blocks."""
+        # The compiler first: with the strength read, it would compile again for each strength.
+        if not torch.compiler.is_compiling() and self.training and torch.is_grad_enabled() and self.strengths[0] == 0:
+            warnings.warn(
+                "The attached encoder has strength 0: training leaves it out and keeps the model's own encoding. Hand "
+                "the model over with loope.transfer first, or raise the strength with loope.set_strength.",
+                stacklevel=2,
+            )
         return [
             positions if "embed" in encoder.hooks() else encoder.refine_positions(images, positions)
             for encoder in self.encoders_of(number)

@@ -62,7 +62,7 @@ class HandOver:
         multi_label: the logits are answers of their own, yes above 0, instead of classes of which one is right.
 
     Raises:
-        LoopeError: if nothing is attached, or nothing would be trained.
+        LoopeError: if nothing is attached, nothing would be trained, or the model drops patches.
     """
 
     def __init__(
@@ -79,6 +79,11 @@ class HandOver:
         self.multi_label = multi_label
         self.attachment = sole_attachment(model)
         require(not self.attachment.baked, "A baked model cannot be trained; transfer before loope.bake.")
+        require(
+            all(branch.patch_drop is None for branch in self.attachment.branches),
+            "The model drops or shuffles patches at random, so its tokens cannot be compared with a teacher's; create "
+            "a timm model with patch_drop_rate=0.",
+        )
         require(0 < fade <= 1, f"`fade` must be a share of the steps, above 0 and at most 1, got {fade!r}.")
         self.fade, self.mix = fade, mix
         self.fades = self.attachment.spec["keep_own"]
