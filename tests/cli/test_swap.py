@@ -199,7 +199,7 @@ def test_top1_of_labelled_images(photos, weights, tmp_path):
     file.write_text("\n".join([*right, f"{other} 3"]))
     told = swapped(photos, tmp_path / "m.safetensors", "rope_mixed", steps=0, labels=file)
     assert (told["labelled"], told["original_top1"], told["after"]["top1"]) == (2, 0.5, 0.5)
-    shown = swap(MODEL, "rope_mixed", images=photos, to=tmp_path / "m.safetensors", steps=0, labels=file)
+    shown = swap(MODEL, "rope_mixed", images=photos, to=tmp_path / "again.safetensors", steps=0, labels=file)
     assert "top-1" in shown.output
     assert "50.0%" in shown.output
 
@@ -227,6 +227,7 @@ def test_an_interrupted_swap_goes_on_to_the_same_file(photos, tmp_path, monkeypa
         swap(MODEL, "rope_mixed", **{**options, "lr": 0.01})
     with pytest.raises(LoopeError, match="encoder was rope_mixed and is rope_axial"):
         swap(MODEL, "rope_axial", **options)
+    parts.write_bytes(b"written, then stopped before the folder was removed")
     again = swapped(photos, parts, "rope_mixed")
     assert len(shares) == 6
     assert [strength for strength, _ in shares] == pytest.approx([1 / 3, 2 / 3, 1, 1, 1, 1])
@@ -247,6 +248,7 @@ def bad(photos, tmp_path):
     (tmp_path / "words.txt").write_text("an image 0.png cat\n")
     (tmp_path / "large.txt").write_text("an image 0.png 1000\n")
     (tmp_path / "twice.txt").write_text("an image 0.png 1\nan image 0.png 2\n")
+    (tmp_path / "older.safetensors").write_bytes(b"an hour of training")
     (tmp_path / "taken.safetensors.run").mkdir()
     (tmp_path / "taken.safetensors.run" / "diary.txt").touch()
     return {
@@ -262,6 +264,7 @@ def bad(photos, tmp_path):
         "bad value": ({"option": "temperature=hot"}, "temperature.*hot"),
         "ending": ({"to": tmp_path / "m.pt"}, r"\.safetensors"),
         "missing folder": ({"to": tmp_path / "none" / "m.safetensors"}, "none"),
+        "file exists": ({"to": tmp_path / "older.safetensors"}, r"older\.safetensors exists"),
         "folder in use": ({"to": tmp_path / "taken.safetensors"}, r"taken\.safetensors\.run"),
         "unknown image": ({"labels": tmp_path / "strange.txt"}, r"nowhere\.png"),
         "no index": ({"labels": tmp_path / "words.txt"}, "cat"),

@@ -136,8 +136,8 @@ class SwapRun:
         to: the file to write; a folder beside it, with the ending ".run", holds the run until then.
 
     Raises:
-        LoopeError: if the file cannot be written there, the model, its weights, the encoder or an option is unknown, an
-            image cannot be read, there are too few, or the folder holds another run.
+        LoopeError: if the file exists or cannot be written there, the model, its weights, the encoder or an option is
+            unknown, an image cannot be read, there are too few, or the folder holds another run.
     """
 
     def __init__(self, swap: Swap, files: Files, labels: dict[str, int], to: Path):
@@ -147,6 +147,11 @@ class SwapRun:
         self.to = to
         self.folder = to.with_name(to.name + ".run")
         self._check_folder()
+        # With the folder of this run, the file is its own: it was stopped before the folder was removed.
+        require(
+            (self.folder / SETTINGS).exists() or not os.path.lexists(to),
+            f"{to} exists already; move or delete it, or write to another file.",
+        )
         require_timm_model(swap.model)
         encoder_class(swap.encoder)
         learnt, held = split(files.names, swap.seed, swap.steps * swap.batch_size)
