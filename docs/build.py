@@ -134,7 +134,7 @@ TABLES = {
     ("docs/encoders.md", "encoders"): encoders_table,
     ("docs/attach.md", "matrix"): matrix_table,
     ("docs/guides/swap.md", "sizes"): transfer.sizes_table,
-    ("docs/guides/swap.md", "minutes"): transfer.minutes_table,
+    ("docs/guides/swap.md", "steps"): transfer.steps_table,
     **{("README.md", mark): made for mark, made in replication_page.IN_README.items()},
     ("docs/results/segmentation.md", "table3"): segmentation.table3,
     ("docs/results/segmentation.md", "classes"): segmentation.classes,

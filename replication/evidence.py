@@ -43,7 +43,7 @@ class Measured(NamedTuple):
         grids: side of another grid -> average there, without training.
         pets: top-1 on Pets after a swap and fine-tuning, of each seed, in percent.
         at_once: top-1 of a pretrained model with it in place of its own encoding, without training.
-        handed_over: minutes of the longest hand-over, and top-1 after it.
+        handed_over: steps of the longest hand-over, and top-1 after it.
         m_u: PESI's M_U, untrained, 14x14.
         m_d: its M_D, in percent of what is possible.
         training: time of a training step relative to the model's own table.
@@ -56,7 +56,7 @@ class Measured(NamedTuple):
     grids: dict[int, Mean]
     pets: list[float]
     at_once: float | None
-    handed_over: tuple[float, float] | None
+    handed_over: tuple[int, float] | None
     m_u: float | None
     m_d: float | None
     training: float | None
@@ -119,13 +119,13 @@ def _pets() -> dict[str, list[float]]:
     return {name: cells[row].tolist() for row, name in rows.items() if row in cells}
 
 
-def _handed_over() -> tuple[dict[str, dict[float, float]], float | None]:
-    """Return encoder -> minutes -> top-1, and that of the own table on the same photographs."""
-    found: dict[str, dict[float, float]] = {}
+def _handed_over() -> tuple[dict[str, dict[int, float]], float | None]:
+    """Return encoder -> steps -> top-1, and that of the own table on the same photographs."""
+    found: dict[str, dict[int, float]] = {}
     own = None
     for each in transfer.results():
         if each["what"] == "hand-over":
-            found.setdefault(each["encoder"], {})[each["minutes"]] = 100 * each["top1"]
+            found.setdefault(each["encoder"], {})[each["steps"]] = 100 * each["top1"]
             own = 100 * each["own"]
     return found, own
 

@@ -1,12 +1,12 @@
-"""How much of a pretrained model survives a swap: encoders fitted to its own table, and hand-overs of some minutes.
+"""How much of a pretrained model survives a swap: encoders fitted to its own table, and hand-overs of some steps.
 
     python -m replication.transfer sizes
-    python -m replication.transfer hand-over rope_axial rope_mixed --minutes 0 5 20 60
+    python -m replication.transfer hand-over rope_axial rope_mixed --steps 0 422 1689 5067
 
 ViT-Tiny, from LOOPE_WEIGHTS; 1,000 ImageNet photographs, one a class, from LOOPE_DATA/imagenet-samples. A hand-over is
 taught on every other one of them and on all photographs of Pets, half of a batch from each, without labels, and judged
-on the rest. Minutes are those of one core's processor time. The results after several times share the first part of one
-run: the learning rate is constant, falls to zero in the last quarter of each time, and goes on from before its fall.
+on the rest. Results after several numbers of steps share the first part of one run: the learning rate is constant,
+falls to zero in the last quarter of the steps, and goes on from before its fall.
 """
 
 import argparse
@@ -38,11 +38,13 @@ MODEL = "vit_tiny_patch16_224"
 FILE = FOLDER / "transfer.jsonl"
 SIZES = (160, 224, 288, 384)
 FITTED = ("sincos2d", "fourier", "sinusoid", "gilbert", "loope")
-MINUTES = (0, 5, 20, 60)
+# The first row took 5 and 20 minutes of a core for the first two, and would have taken 60 for the last. Steps are the
+# same everywhere; a core of another day, with the same name, took twice as long.
+STEPS = (0, 422, 1689, 5067)
 RATE = 3e-4  # about the mean of the cosine of `loope.transfer`
-START = 0.25  # minutes in which the encoder comes in and the learning rate rises
-KEEP = 5.0  # minutes of training between two states that are kept
-COOL = 0.25  # share of a time in which the learning rate falls
+START = 21  # steps in which the encoder comes in and the learning rate rises
+KEEP = 422  # steps of training between two states that are kept
+COOL = 0.25  # share of the steps in which the learning rate falls
 BATCH = 16  # 8 and 32 were tried too, in 3 minutes with `rope_axial`: agreement 30.4, 29.6 (16) and 27.6 %
 
 
@@ -128,13 +130,13 @@ class Course:
         self.view = v2.Compose([v2.RandomResizedCrop(224, scale=(0.4, 1.0)), v2.RandomHorizontalFlip()])
         self.minutes, self.steps = 0.0, 0
 
-    def train(self, until: float, cool: float = 0.0) -> None:
-        """Train up to a time in minutes; the learning rate falls to zero in the last `cool` of them."""
+    def train(self, until: int, cool: int = 0) -> None:
+        """Train up to a number of steps; the learning rate falls to zero in the last `cool` of them."""
         self.model.train()
-        while self.minutes < until:
+        while self.steps < until:
             began = time.process_time()
-            started = min(1.0, self.minutes / START)
-            fall = min(1.0, (until - self.minutes) / cool) if cool else 1.0
+            started = min(1.0, (self.steps + 1) / START)
+            fall = min(1.0, (until - self.steps) / cool) if cool else 1.0
             for group in self.optimizer.param_groups:
                 group["lr"] = RATE * max(started, 0.05) * fall
             self.work.set_progress(started)
@@ -180,11 +182,11 @@ class Course:
         self.minutes, self.steps = state["minutes"], state["steps"]
 
 
-def hand_over(encoder: str, times: Sequence[float], pixels: Tensor, more: Tensor, to: Path) -> Iterator[dict[str, Any]]:
-    """Hand the model over to an encoder, judge it after some times, and save the last into a folder.
+def hand_over(encoder: str, steps: Sequence[int], pixels: Tensor, more: Tensor, to: Path) -> Iterator[dict[str, Any]]:
+    """Hand the model over to an encoder, judge it after some numbers of steps, and save the last into a folder.
 
-    A file in the folder keeps the state before the last fall of the learning rate: a run that is repeated, with later
-    times or after a stop, goes on from it.
+    A file in the folder keeps the state before the last fall of the learning rate: a run that is repeated, with more
+    steps or after a stop, goes on from it.
     """
     began = time.time()
     torch.set_num_threads(1)
@@ -192,27 +194,28 @@ def hand_over(encoder: str, times: Sequence[float], pixels: Tensor, more: Tensor
     course = Course(encoder, pixels[1::2], more)
     wanted, state = answers(course.work.teacher, judged), to / f"{encoder}.pt"
     course.resume(state)
-    ahead = sorted(minutes for minutes in times if (1 - COOL) * minutes >= course.minutes)
-    for minutes in ahead:
-        while course.minutes < (1 - COOL) * minutes:
-            course.train(min(course.minutes + KEEP, (1 - COOL) * minutes))
+    ahead = sorted(last for last in steps if last - int(COOL * last) >= course.steps)
+    for last in ahead:
+        cool = int(COOL * last)
+        while course.steps < last - cool:
+            course.train(min(course.steps + KEEP, last - cool))
             course.save(state)
         before = course.state()
-        course.train(minutes, COOL * minutes)
+        course.train(last, cool)
         course.work.set_progress(1.0)
         given = answers(course.model.eval(), judged)
         yield {
             "what": "hand-over",
             "encoder": encoder,
-            "minutes": minutes,
-            "steps": course.steps,
+            "steps": last,
+            "minutes": course.minutes,
             "top1": (given == truth).float().mean().item(),
             "agreement": (given == wanted).float().mean().item(),
             "own": (wanted == truth).float().mean().item(),
             "settings": {"batch": BATCH, "lr": RATE, "tokens": TOKENS, "mix": course.work.mix},
             **provenance(began),
         }
-        if minutes < ahead[-1]:
+        if last < ahead[-1]:
             course.restore(before)
     if ahead:
         course.work.finish()
@@ -221,7 +224,7 @@ def hand_over(encoder: str, times: Sequence[float], pixels: Tensor, more: Tensor
 
 def keep(found: dict[str, Any]) -> None:
     """Add a result to the file, in place of an earlier one of the same kind."""
-    names = ("what", "encoder", "size", "minutes")
+    names = ("what", "encoder", "size", "steps")
     others = [each for each in results() if any(each.get(name) != found.get(name) for name in names)]
     write_atomic(FILE, "".join(json.dumps(each) + "\n" for each in [*others, found]))
 
@@ -248,14 +251,14 @@ def _cell(found: dict[str, Any] | None) -> str:
     return shown if found["encoder"] == "own" else f"{shown} ({100 * found['more']:+.1f} ± {100 * found['half']:.1f})"
 
 
-def minutes_table() -> str:
-    """Top-1 after a hand-over of some minutes."""
-    found = {(each["encoder"], each["minutes"]): each for each in results() if each["what"] == "hand-over"}
+def steps_table() -> str:
+    """Top-1 after a hand-over of some steps."""
+    found = {(each["encoder"], each["steps"]): each for each in results() if each["what"] == "hand-over"}
     rows = [
-        (f"`{encoder}`", *(f"{100 * at['top1']:.1f}" if (at := found.get((encoder, time))) else "" for time in MINUTES))
+        (f"`{encoder}`", *(f"{100 * at['top1']:.1f}" if (at := found.get((encoder, steps))) else "" for steps in STEPS))
         for encoder in dict.fromkeys(name for name, _ in found)
     ]
-    return table(("encoder", *(f"{time} minutes" for time in MINUTES)), rows)
+    return table(("encoder", *(f"{steps:,} steps" for steps in STEPS)), rows)
 
 
 def main() -> None:
@@ -265,7 +268,7 @@ def main() -> None:
     parts.add_parser("sizes")
     handed = parts.add_parser("hand-over")
     handed.add_argument("encoders", nargs="+")
-    handed.add_argument("--minutes", nargs="+", type=float, default=MINUTES)
+    handed.add_argument("--steps", nargs="+", type=int, default=STEPS)
     handed.add_argument("--to", type=Path, default=Path("out/transfer"), help="folder of the models and their states")
     arguments = parser.parse_args()
     if arguments.what == "sizes":
@@ -275,7 +278,7 @@ def main() -> None:
     make_folder(arguments.to)
     pixels, more = photographs(), pets()
     for encoder in arguments.encoders:
-        for found in hand_over(encoder, arguments.minutes, pixels, more, arguments.to):
+        for found in hand_over(encoder, arguments.steps, pixels, more, arguments.to):
             keep(found)
 
 

@@ -92,7 +92,7 @@ def _cells(each: Measured) -> list[str]:
 def _kept(each: Measured) -> str:
     kept = "-" if each.at_once is None else f"{each.at_once:.1f}"
     if each.handed_over is not None:
-        kept += f"; {each.handed_over[1]:.1f} after {each.handed_over[0]:.0f} min"
+        kept += f"; {each.handed_over[1]:.1f} after {each.handed_over[0]:,} steps"
     return kept
 
 
