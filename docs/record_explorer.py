@@ -15,10 +15,10 @@ import build_explorer
 from loope.core.files import write_atomic
 
 FILE = ROOT / "docs" / "images" / "explorer.webp"
-SIZE, SHOWN = {"width": 1120, "height": 552}, (840, 414)
+SIZE, SHOWN = {"width": 1120, "height": 572}, (840, 429)  # no line is cut at the lower edge
 COMPARE = "#compare?grid=14x14&dim=768&e=gilbert&e=sinusoid&e=sincos2d&e=rope_axial"
 RESIZE = "#compare?grid=14x14&dim=768&patch=6,4&over=landscape&e=gilbert&e=sinusoid&e=sincos2d&e=rope_axial"
-ORDER = "#order?grid=7x14&a=gilbert&b=raster"
+ORDER = "#order?grid=6x14&a=gilbert&b=raster"
 MOVES = (
     (2, 2),
     (3, 4),
@@ -32,7 +32,7 @@ MOVES = (
     (6, 4),
 )
 SIDES = (14, 12, 9, 7, 9, 12, 16, 20)  # that the encodings are resized to
-STEPS = range(5, 98, 13)  # of 7x14 positions
+STEPS = range(5, 84, 11)  # of 6x14 positions
 POINTER = ((0, 0), (0, 17), (4, 13), (7, 20), (10, 19), (7, 12), (12, 12))
 FRAME, PAUSE = 220, 1200  # milliseconds
 

@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import save
 
 import loope
+from loope.explorer.diagnosis import MEASURED
 from loope.three_cell.bits import COLOURS
 from tests.explorer.helpers import picture
 
@@ -51,7 +52,7 @@ class Sent(NamedTuple):
 def requests(count: int, seed: int) -> Iterator[Sent]:
     """Generate `count` requests, determined by the seed."""
     draw = random.Random(seed)
-    kinds = [_similarity, _similarity, _order, _three_cell, _file, _offsets, _diagnosis, _anything]
+    kinds = [_similarity, _similarity, _order, _three_cell, _file, _offsets, _diagnosis, _measured, _anything]
     for _ in range(count):
         method, path, body = draw.choice(kinds)(draw)
         headers = dict([draw.choice(HEADERS)]) if draw.random() < 0.05 else {}
@@ -133,6 +134,10 @@ def _diagnosis(draw: random.Random) -> tuple[str, str, bytes]:
     values = {key: text(draw, ["unit", "signed", "imagenet", "shipped"]) for key in keys}
     body = b"".join(len(each).to_bytes(4, "little") + each for each in pictures)
     return "POST", f"/api/diagnosis.json?{urlencode(values, errors='replace')}", _damaged(draw, body)
+
+
+def _measured(draw: random.Random) -> tuple[str, str, None]:
+    return "GET", f"/api/diagnosis/measured/{quote(text(draw, list(MEASURED)))}.json", None
 
 
 def _anything(draw: random.Random) -> tuple[str, str, None]:

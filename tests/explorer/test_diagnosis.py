@@ -55,7 +55,7 @@ def test_the_shipped_model_on_built_in_images(client):
     assert_same(sent, shipped(), render(built_in(), CELLS, 4) * 2 - 1)
     assert sent["encoders"] == ["loope"]
     assert posted(client, []).json() == sent
-    offered = client.get("/api/catalog.json").json()["images"]
+    offered = client.get("/api/catalog.json").json()["diagnosis"]
     assert offered == about()
     assert torch.tensor(offered["cells"]).view(-1, 3, 2).equal(built_in())
     assert signed_area(built_in()).ne(0).all()

@@ -106,8 +106,16 @@ def test_the_exported_page_needs_no_server(page, tmp_path, monkeypatch, similari
         assert_answers(page, [[0, 0], [3, 4], [6, 1]], Grid(7, 7))
         assert "loope explore" in page.locator(".side .hint").inner_text()
         open_view(page, address, "model")
+        assert "its own positions, 16 images" in page.locator(".where").inner_text()
+        assert "loope explore" in page.locator(".server").inner_text()
+        assert page.get_by_label("images", exact=True).count() == page.locator("input[type=file]").count() == 0
+        page.get_by_label("model", exact=True).select_option("shipped")
+        ready(page)
         assert "45.5 % position" in page.locator(".where").inner_text()
-        assert page.locator("input[type=file]").count() == 0
+        open_view(page, address, "model?checkpoint=vit-tiny-loope")
+        assert "with loope, 16 images" in page.locator(".where").inner_text()
+        open_view(page, address, "model?checkpoint=0123456789abcdef")  # a file, of which nothing is here
+        assert "its own positions, 16 images" in page.locator(".where").inner_text()
         page.goto(f"{address}#loope")
         page.get_by_text("pip install 'loope[explore]'").wait_for()
 

@@ -9,6 +9,7 @@ import loope
 from loope.core.grid import Grid
 from loope.explorer import export as module
 from loope.explorer.app import STATIC, create_app
+from loope.explorer.diagnosis import MEASURED, measured_data
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +46,9 @@ def test_what_the_page_offers_is_there(exported):
             for value in set(option["choices"]) - {option["default"]}:
                 assert (exported / f"api/similarity/{encoder['name']}~{option['name']}~{value}/3x4/128.bin").is_file()
     assert any(encoder["options"] for encoder in catalog["encoders"])
+    assert [each["id"] for each in catalog["diagnosis"]["measured"]] == list(MEASURED)
+    for name in MEASURED:
+        assert (exported / f"api/diagnosis/measured/{name}.json").read_bytes() == measured_data(name)
     for order in catalog["orders"]:
         assert (exported / f"api/order/{order}/3x4.json").is_file()
 

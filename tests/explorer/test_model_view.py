@@ -6,13 +6,14 @@ import pytest
 import torch
 from safetensors.torch import save
 
-from loope.explorer.diagnosis import diagnosis_data
+from loope.explorer.diagnosis import MEASURED, diagnosis_data, measured_data
 from loope.explorer.model import shipped
 from tests.explorer.browser import click, hover, link, open_view, pixels, ready, run, table_of, until
 from tests.explorer.helpers import picture, saved_model
 from tests.explorer.test_diagnosis import joined
 
 pytestmark = pytest.mark.browser
+SHIPPED = "model?checkpoint=shipped"  # the model that runs
 
 
 @pytest.fixture
@@ -44,9 +45,44 @@ def assert_shown(page, wanted, layer):
         assert f"heads look {sum(heads) / len(heads):.2f} cells far" in told
 
 
+def test_it_opens_on_a_model_of_photographs(page, address, tmp_path):
+    wanted = json.loads(measured_data("vit-tiny"))
+    open_view(page, address, "model")
+    assert_table(page, wanted)
+    assert_shown(page, wanted, 12)
+    assert page.get_by_text("Measured on 16 photographs, which do not ship with the page.").is_visible()
+    assert page.get_by_label("images", exact=True).count() == page.locator(".strip").count() == 0
+    page.get_by_role("button", name="Copy as Python").click()
+    printed = run(page.locator("dialog code").inner_text(), tmp_path)
+    for name, share in zip(wanted["layers"], wanted["share"], strict=True):
+        assert f"{name}: {share:.1%} position" in printed
+    page.keyboard.press("Escape")
+    hover(page, 0, (0, 8), (1, 13))
+    assert_shown(page, wanted, 8)
+
+
+def test_what_is_shown_can_be_chosen_and_linked_to(page, address):
+    open_view(page, address, "model")
+    page.get_by_label("model", exact=True).select_option(label=MEASURED["vit-tiny-loope"])
+    ready(page)
+    wanted = json.loads(measured_data("vit-tiny-loope"))
+    assert_shown(page, wanted, 12)
+    click(page, 0, (0, 3), (1, 13))
+    shared = link(page)
+    assert "checkpoint=vit-tiny-loope" in shared
+    page.get_by_label("model", exact=True).select_option(label="tiny ViT, trained on Three-Cell")
+    ready(page)
+    assert_shown(page, json.loads(diagnosis_data(shipped(), b"", "signed")), 3)
+    assert page.get_by_label("images", exact=True).is_visible()
+    assert page.locator(".strip canvas").count() == 16
+    assert page.get_by_text("photographs").count() == 0
+    open_view(page, address, shared.removeprefix("#"))
+    assert_shown(page, wanted, 3)
+
+
 def test_the_shipped_model_and_its_layers(page, address, tmp_path):
     wanted = json.loads(diagnosis_data(shipped(), b"", "signed"))
-    open_view(page, address, "model")
+    open_view(page, address, SHIPPED)
     assert_table(page, wanted)
     assert_shown(page, wanted, 4)
     assert page.locator(".strip canvas").count() == 16
@@ -65,7 +101,7 @@ def test_the_shipped_model_and_its_layers(page, address, tmp_path):
     page.locator(".minis figure").first.locator("canvas").click()
     page.mouse.move(5, 5)
     assert_shown(page, wanted, 0)
-    open_view(page, address, "model?layer=3")
+    open_view(page, address, f"{SHIPPED}&layer=3")
     assert_shown(page, wanted, 3)
     page.get_by_role("button", name="Copy as Python").click()
     printed = run(page.locator("dialog code").inner_text(), tmp_path)
@@ -78,7 +114,7 @@ def test_an_uploaded_model_and_images(page, address, tmp_path):
     images = [picture(50, 40, seed=seed) for seed in range(3)]
     for number, body in enumerate(images):
         (tmp_path / f"{number}.png").write_bytes(body)
-    open_view(page, address, "model")
+    open_view(page, address, SHIPPED)
     page.locator("input[type=file]").nth(1).set_input_files([tmp_path / f"{number}.png" for number in range(3)])
     until(page, "location.hash.includes('images=own')")
     ready(page)
@@ -101,7 +137,7 @@ def test_an_uploaded_model_and_images(page, address, tmp_path):
 
 
 def test_what_cannot_be_used_is_said(page, address, tmp_path):
-    open_view(page, address, "model")
+    open_view(page, address, SHIPPED)
     (tmp_path / "one.png").write_bytes(picture())
     page.locator("input[type=file]").nth(1).set_input_files(tmp_path / "one.png")
     page.get_by_text("from 2 to 16 images").wait_for()

@@ -67,13 +67,13 @@ def check_size(grid: Grid, dim: int = 1) -> None:
 
 
 def catalog(
-    model: dict[str, Any] | None, images: dict[str, Any], files: Sequence[Mapping[str, Any]] = ()
+    model: dict[str, Any] | None, diagnosis: dict[str, Any], files: Sequence[Mapping[str, Any]] = ()
 ) -> dict[str, Any]:
     """Return what the page needs before it draws.
 
     Args:
         model: describes the shipped model; None without a server.
-        images: describes the built-in images of the Model view.
+        diagnosis: describes the shipped results and the built-in images of the Model view.
         files: describes the checkpoints named at the start.
     """
     return {
@@ -94,7 +94,7 @@ def catalog(
         "words": {task: {"".join(map(str, bits)): word for bits, word in each.items()} for task, each in WORDS.items()},
         "colours": list(COLOURS),
         "model": model,
-        "images": images,
+        "diagnosis": diagnosis,
         "files": list(files),
         "free": True,  # any grid, width and file, which needs a server
     }

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from loope.core.errors import LoopeError, one_of, require
 from loope.core.grid import Grid
 from loope.explorer.catalog import check_size
-from loope.explorer.model import shipped
+from loope.explorer.model import HERE, shipped
 from loope.explorer.serialization import to_json
 from loope.explorer.uploads import PIXELS, read_image, to_pixels
 from loope.surgery.checkpoint import load
@@ -23,6 +23,24 @@ from loope.three_cell.sampling import sample_exact
 FEWEST, MOST_IMAGES = 2, 16
 BUILT_IN = 16  # Three-Cell images
 CELLS = Grid(5, 5)  # of these
+
+# Results of models whose weights are too large to ship, as files of docs/ship_diagnosis.py; SHIPPED.md says where they
+# come from. The view opens with the first.
+MEASURED = {
+    "vit-tiny": "ViT-Tiny, own table (pretrained)",
+    "vit-tiny-loope": "ViT-Tiny, LOOPE fitted to that table, not trained",
+    "vit-tiny-loope-pets": "ViT-Tiny, LOOPE fitted to it, fine-tuned on Pets",
+}
+
+
+def measured_data(name: str) -> bytes:
+    """Return a shipped result, with rounded numbers.
+
+    Raises:
+        LoopeError: if there is none of that name.
+    """
+    one_of("shipped diagnosis", name, MEASURED)
+    return (HERE / f"{name}.json").read_bytes()
 
 
 def shipped_data(body: bytes, scale: str) -> bytes:
@@ -100,8 +118,9 @@ def built_in() -> Tensor:
 
 
 def about() -> dict[str, object]:
-    """Return what the page needs to draw the built-in images, and how many images it may send."""
-    return {"grid": list(CELLS), "cells": built_in().flatten(1).tolist(), "most": MOST_IMAGES}
+    """Return the shipped results, what the page needs to draw the built-in images, and how many images it may send."""
+    measured = [{"id": name, "text": text} for name, text in MEASURED.items()]
+    return {"measured": measured, "grid": list(CELLS), "cells": built_in().flatten(1).tolist(), "most": MOST_IMAGES}
 
 
 def split_images(body: bytes) -> list[bytes]:

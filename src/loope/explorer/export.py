@@ -13,7 +13,7 @@ from loope.encoders import list_encoders
 from loope.explorer import catalog, diagnosis
 from loope.explorer.app import STATIC
 from loope.explorer.handlers import Handlers
-from loope.explorer.routes import BUILT_IN, CATALOG, ORDER, SIMILARITY, ApiRoute
+from loope.explorer.routes import BUILT_IN, CATALOG, MEASURED, ORDER, SIMILARITY, ApiRoute
 from loope.explorer.serialization import to_json
 from loope.orders import list_orders
 
@@ -23,7 +23,7 @@ EXPORTED_OPTIONS = {"sinusoid": "order"}  # by encoder; the other options keep t
 
 
 def export(folder: Path, progress: Callable[[float], None] = lambda share: None) -> int:
-    """Write Compare, Order, Three-Cell and the shipped model, for encoders with their default options.
+    """Write Compare and Order for encoders with their default options, Three-Cell, and Model for what ships.
 
     Args:
         folder: destination; created if missing.
@@ -52,6 +52,8 @@ def _files() -> Iterator[tuple[str, Callable[[], bytes]]]:
 def _requests() -> Iterator[tuple[ApiRoute, dict[str, str]]]:
     """Yield the requests whose responses are exported."""
     yield BUILT_IN, {}
+    for name in diagnosis.MEASURED:
+        yield MEASURED, {"name": name}
     for grid in GRIDS:
         size = {"height": str(grid.height), "width": str(grid.width)}
         for name in list_orders():

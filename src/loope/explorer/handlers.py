@@ -101,6 +101,12 @@ class Handlers:
         """Return what the shipped model does with positions, on built-in images."""
         return self.diagnosis(b"")
 
+    def measured(self, name: str) -> bytes:
+        """Return a shipped result of the Model view."""
+        from loope.explorer import views
+
+        return views.diagnosis.measured_data(name)
+
     def diagnosis(self, images: bytes, scale: str = "signed") -> bytes:
         """Return what the shipped model does with positions, on images of the body or, without one, built-in ones."""
         from loope.explorer import views

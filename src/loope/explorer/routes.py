@@ -30,7 +30,8 @@ THREE_CELL = ApiRoute("/api/three-cell/{moving}/{cells}.json", Handlers.three_ce
 UPLOAD = ApiRoute("/api/file.json", Handlers.upload, "POST")
 OFFSETS = ApiRoute("/api/offsets.json", Handlers.offsets, "POST")
 BUILT_IN = ApiRoute("/api/diagnosis/built-in.json", Handlers.built_in)
-ROUTES = (CATALOG, SIMILARITY, ORDER, EXAMPLE, THREE_CELL, UPLOAD, OFFSETS, BUILT_IN)
+MEASURED = ApiRoute("/api/diagnosis/measured/{name}.json", Handlers.measured)
+ROUTES = (CATALOG, SIMILARITY, ORDER, EXAMPLE, THREE_CELL, UPLOAD, OFFSETS, BUILT_IN, MEASURED)
 
 # Computed by another process, so handled by the server itself.
 TIMM_MODEL = "/api/similarity/timm~{name}/{size}/{dim}.bin"

@@ -23,6 +23,7 @@ function columns(map, names, chosen) {
 export function drawShares(map, { layers, share, parts }, chosen) {
   const { context, size } = map,
     { width, text, bottom, top } = columns(map, layers, chosen);
+  const unit = context.measureText("100 %").width < size ? " %" : ""; // no room on a phone
   const fills = { position: themed("--accent"), image: themed("--muted"), local: themed("--third") };
   layers.forEach((_, layer) => {
     const values = PARTS.map((part) => Math.max(0, parts[part][layer])),
@@ -36,7 +37,7 @@ export function drawShares(map, { layers, share, parts }, chosen) {
       from -= tall;
     });
     context.fillStyle = themed("--ink");
-    context.fillText(`${Math.round(100 * share[layer])} %`, (layer + 0.5) * size, top - 0.8 * text, size);
+    context.fillText(`${Math.round(100 * share[layer])}${unit}`, (layer + 0.5) * size, top - 0.8 * text, size);
   });
   base(map, width, bottom);
 }

@@ -1,10 +1,10 @@
-// A whole model: how much of its tokens is position, what no image changes, and how far its heads look, by layer.
+// A whole model: how much of its tokens is position, what is the same for all images, and how far its heads look, by layer.
 import { json, post } from "./data.js";
 import { field, filePicker, h, keepFocus, lede, number, problem, say, select, waiting } from "./dom.js";
 import { drawAttention, drawMap, drawShares } from "./draw-model.js";
 import { GridCanvas } from "./grid.js";
 import { PIXELS, joined, open, threeCells } from "./images.js";
-import { modelPython } from "./python.js";
+import { measuredPython, modelPython } from "./python.js";
 
 const BUILT_IN = "built-in";
 const percent = (share) => (share == null ? "–" : `${number(100 * share, 1)} %`);
@@ -18,14 +18,27 @@ export class Model {
   }
 
   show(params) {
-    const free = this.catalog.model != null;
-    this.checkpoint = (free && params.get("checkpoint")) || "shipped";
+    const free = this.catalog.model != null,
+      asked = params.get("checkpoint"),
+      offered = this.checkpoints();
+    this.checkpoint = asked && (free || offered.some(({ value }) => value === asked)) ? asked : offered[0].value;
     this.pixels = (free && params.get("pixels")) || "signed";
     this.picked = this.own && params.get("images") !== BUILT_IN ? "own" : BUILT_IN;
     this.pinned = Number(params.get("layer") ?? -1); // the last one
     this.hovered = this.data = null;
     this.render();
     this.load();
+  }
+
+  // Whether a shipped result is shown, which no model is run for.
+  measured = () => this.catalog.diagnosis.measured.some(({ id }) => id === this.checkpoint);
+
+  checkpoints() {
+    return [
+      ...this.catalog.diagnosis.measured.map(({ id, text }) => ({ value: id, text })),
+      { value: "shipped", text: "tiny ViT, trained on Three-Cell" },
+      ...Object.entries(this.files).map(([value, text]) => ({ value, text })),
+    ];
   }
 
   params() {
@@ -54,8 +67,8 @@ export class Model {
     };
     this.shares = chart("Share of position in the variance of tokens, by layer", (column) => column);
     this.attention = chart("Distance that each head looks over, by block", (column) => column + 1);
-    this.map = new GridCanvas("The part of the token map that no image changes");
-    this.mapTitle = h("h2", {}, "What no image changes");
+    this.map = new GridCanvas("The part of the token map that is the same for all images");
+    this.mapTitle = h("h2", {}, "The same for all images");
     this.told = h("p.where");
     this.message = h("div");
     this.minis = h("div.minis.layers");
@@ -63,10 +76,10 @@ export class Model {
     this.root.replaceChildren(
       lede(
         "What a model knows of positions",
-        "The shipped model was trained on Three-Cell, with LOOPE; choose a file that loope.save wrote for your own.",
+        "Compare a pretrained ViT-Tiny before and after a swap, or choose a file that loope.save wrote for your own model.",
       ),
-      this.catalog.model ? this.controls() : this.needsServer(),
-      this.strip(),
+      this.controls(),
+      this.measured() ? this.photographs() : this.strip(),
       this.message,
       this.told,
       h(
@@ -94,38 +107,41 @@ export class Model {
         ),
         h("article.card", {}, h("h2", {}, "How far heads look"), this.attention.element, this.looks),
       ),
-      h("article.card", {}, h("h2", {}, "What no image changes, in every layer"), this.minis),
+      h("article.card", {}, h("h2", {}, "The same for all images, by layer"), this.minis),
     );
   }
 
   controls() {
-    const weights = { shipped: "the shipped model", ...this.files };
-    if (!(this.checkpoint in weights)) weights[this.checkpoint] = "a file chosen before";
-    const images = { [BUILT_IN]: "Three-Cell, built in" };
-    if (this.own) images.own = `${this.own.length} of your images`;
-    const options = (known) => Object.entries(known).map(([value, text]) => ({ value, text }));
-    return h(
-      "div.controls",
-      {},
-      field(
-        "checkpoint",
-        select("checkpoint", options(weights), this.checkpoint, (checkpoint) => this.change({ checkpoint })),
-      ),
-      filePicker("Choose a checkpoint", ".safetensors", this.message, async ([file]) => {
-        const { id } = await post("api/file.json", file);
-        this.files[id] = file.name;
-        this.change({ checkpoint: id });
-      }),
+    const models = this.checkpoints();
+    if (!models.some(({ value }) => value === this.checkpoint))
+      models.push({ value: this.checkpoint, text: "a file chosen before" });
+    const chosen = field(
+      "model",
+      select("model", models, this.checkpoint, (checkpoint) => this.change({ checkpoint })),
+    );
+    if (!this.catalog.model) return h("div", {}, h("div.controls", {}, chosen), this.needsServer());
+    const file = filePicker("Choose a checkpoint", ".safetensors", this.message, async ([file]) => {
+      const { id } = await post("api/file.json", file);
+      this.files[id] = file.name;
+      this.change({ checkpoint: id });
+    });
+    return h("div.controls", {}, chosen, file, this.measured() ? [] : this.imageControls());
+  }
+
+  imageControls() {
+    const images = [{ value: BUILT_IN, text: "Three-Cell, built in" }];
+    if (this.own) images.push({ value: "own", text: `${this.own.length} of your images` });
+    return [
       field(
         "images",
-        select("images", options(images), this.picked, (picked) => this.change({ picked })),
+        select("images", images, this.picked, (picked) => this.change({ picked })),
       ),
       filePicker(
         "Choose images",
         "image/*",
         this.message,
         async (files) => {
-          const most = this.catalog.images.most;
+          const most = this.catalog.diagnosis.most;
           if (files.length < 2 || files.length > most) throw new Error(`Choose from 2 to ${most} images.`);
           this.own = await Promise.all([...files].map(open));
           this.change({ picked: "own" });
@@ -136,16 +152,20 @@ export class Model {
         "pixels",
         select("pixels", PIXELS, this.pixels, (pixels) => this.change({ pixels })),
       ),
-    );
+    ];
   }
 
   needsServer() {
     return h("p.hint.server", {}, "Your own checkpoints and images need the explorer's own server: ", h("code", {}, "loope explore"));
   }
 
+  photographs() {
+    return h("p.hint.measured", {}, "Measured on 16 photographs, which do not ship with the page.");
+  }
+
   // Small pictures of the images.
   strip() {
-    const { cells, grid } = this.catalog.images;
+    const { cells, grid } = this.catalog.diagnosis;
     const bitmaps = this.picked === "own" ? this.own.map(({ bitmap }) => bitmap) : cells.map((each) => threeCells(each, grid));
     const small = (bitmap) => {
       const canvas = h("canvas", { width: 96, height: 96 });
@@ -158,10 +178,9 @@ export class Model {
   async load() {
     delete this.root.dataset.ready;
     const asked = (this.asked = {});
-    const shipped = this.checkpoint === "shipped" && this.picked === BUILT_IN && this.pixels === "signed";
-    this.message.replaceChildren(waiting("Running the model …"));
+    this.message.replaceChildren(waiting(this.measured() ? "Loading …" : "Running the model …"));
     try {
-      const data = shipped ? await json("api/diagnosis/built-in.json") : await this.ask();
+      const data = await this.ask();
       if (asked !== this.asked) return; // the selection has changed since
       this.message.replaceChildren();
       this.take(data);
@@ -172,6 +191,9 @@ export class Model {
   }
 
   async ask() {
+    if (this.measured()) return json(`api/diagnosis/measured/${this.checkpoint}.json`);
+    const shipped = this.checkpoint === "shipped" && this.picked === BUILT_IN && this.pixels === "signed";
+    if (shipped) return json("api/diagnosis/built-in.json");
     const images = this.picked === "own" ? await Promise.all(this.own.map((each) => each.blob())) : [];
     return post(`api/diagnosis.json?checkpoint=${this.checkpoint}&pixels=${this.pixels}`, joined(images));
   }
@@ -226,7 +248,7 @@ export class Model {
   draw() {
     const layer = this.layer();
     this.told.textContent = this.tell(layer);
-    this.mapTitle.textContent = `What no image changes: ${this.data.layers[layer]}`;
+    this.mapTitle.textContent = `The same for all images: ${this.data.layers[layer]}`;
     [...this.minis.children].forEach((each, place) => each.classList.toggle("shown", place === layer));
     this.map.show((map) => drawMap(map, this.data.colours[layer]));
     this.shares.show((map) => drawShares(map, this.data, layer));
@@ -246,6 +268,7 @@ export class Model {
   }
 
   python() {
+    if (this.measured()) return measuredPython(this.checkpoint);
     return modelPython({
       size: this.data.size,
       images: this.picked === "own" ? this.own.map(({ name }) => name) : null,

@@ -138,6 +138,19 @@ export function modelPython({ size, images, pixels, checkpoint }) {
   return lines.join("\n");
 }
 
+export function measuredPython(name) {
+  return [
+    "import json",
+    "from loope.explorer.diagnosis import measured_data",
+    "",
+    `data = json.loads(measured_data(${JSON.stringify(name)}))  # numbers only; docs/ship_diagnosis.py measures them`,
+    'for name, share in zip(data["layers"], data["share"]):',
+    '    print(f"{name}: {share:.1%} position")',
+    'for block, heads in enumerate(data["attention"]["distance"], start=1):',
+    '    print(f"block {block}: heads look {sum(heads) / len(heads):.2f} cells far, {min(heads):.2f} to {max(heads):.2f}")',
+  ].join("\n");
+}
+
 export function threeCellPython({ grid, cells, model }) {
   const lines = [
     "import torch",
