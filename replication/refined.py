@@ -11,6 +11,7 @@ from typing import NamedTuple
 from pandas import Series
 
 from loope.lab.experiments.table import get_table
+from loope.lab.experiments.tables import swap
 from loope.lab.experiments.tables.refined import BASES, GENERATORS, variants
 from replication import study
 from replication.power import Interval, detectable_shift, paired_interval, welch_interval
@@ -21,6 +22,12 @@ STATIC, COORDINATES = "static", "coordinates only"
 MOVED = tuple(name for name in GENERATORS if name != STATIC)
 SEEING = tuple(name for name in MOVED if name != COORDINATES)  # the image
 BASELINES = ("2D sin/cos", "RoPE mixed")
+# Rows of the table `swap` whose positions are refined, and the static ones that they refine.
+ON_PETS = {
+    "LOOPE": "Static",
+    "LOOPE, convolution mixer": "Static",
+    "2D sin/cos, refined": "2D sin/cos",
+}
 HELPS, HURTS, OPEN, WAITING = "helps", "hurts", "inconclusive", "not judged yet"
 YES, NO = "yes", "no"
 Scores = Mapping[str, Mapping[int, float]]  # row -> seed -> average in percent
@@ -171,6 +178,24 @@ def means() -> str:
     return table(("base", *GENERATORS), rows)
 
 
+def on_pets(found: Scores) -> dict[str, Interval]:
+    """Compare refined with static positions after a swap, corrected together; only pairs of at least two seeds."""
+    pairs = {}
+    for refined, static in ON_PETS.items():
+        ones, others = found.get(refined, {}), found.get(static, {})
+        differences = [ones[seed] - others[seed] for seed in sorted(ones.keys() & others.keys())]
+        if len(differences) > 1:
+            pairs[refined] = paired_interval(differences, len(ON_PETS))
+    return pairs
+
+
+def _on_pets() -> str:
+    cells = study.by_seed(get_table("swap"))
+    found = {row: cells[row, swap.COLUMN].to_dict() for row in {*ON_PETS, *ON_PETS.values()} if row in cells}
+    told = "; ".join(f"{row} minus {ON_PETS[row]} {in_interval(each)}" for row, each in on_pets(found).items())
+    return f"{told}." if told else "Not run yet."
+
+
 def smallest() -> str:
     """Return how far, in standard errors, a true difference must be from zero to be found with 80 % power."""
     counts = sorted({len(_bases(generator)) for generator in MOVED}, reverse=True)
@@ -183,4 +208,5 @@ TABLES: dict[str, Callable[[], str]] = {
     "refined-against-static": lambda: pairs_table(does_it_help(scores())),
     "refined-against-coordinates": lambda: pairs_table(is_it_the_image(scores())),
     "refined-power": smallest,
+    "refined-pets": _on_pets,
 }

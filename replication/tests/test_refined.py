@@ -49,6 +49,15 @@ def test_verdicts_follow_the_interval():
     assert pairs["RoPE mixed", "conv mixer"] == (None, 4, WAITING)
 
 
+def test_pairs_on_pets_are_those_of_the_same_seeds():
+    found = {"LOOPE": {0: 82.0, 1: 83.0, 2: 80.0}, "Static": {0: 81.0, 2: 80.5, 1: 81.0}, "2D sin/cos": {0: 80.0}}
+    ones, others = [82.0, 83.0, 80.0], [81.0, 81.0, 80.5]
+    expected = stats.ttest_rel(ones, others).confidence_interval(1 - 0.05 / 3)
+    ((row, interval),) = refined.on_pets(found).items()
+    assert row == "LOOPE"
+    assert interval == pytest.approx((2.5 / 3, expected.low, expected.high))
+
+
 @pytest.mark.parametrize(("gain", "verdict"), [(5.0, YES), (-5.0, NO), (0.0, OPEN)])
 def test_the_best_on_validation_is_compared_on_test(gain, verdict):
     best = "Gilbert, offsets to 0.25"

@@ -1,4 +1,4 @@
-"""How much of the variance of patch tokens is position, and the map that no image changes."""
+"""How much of the variance of patch tokens is position, and the map that is the same for all images."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class PositionShares(NamedTuple):
 
 
 class PositionArtifacts(NamedTuple):
-    """The part of the token map that no image changes, by layer; what a denoiser would subtract.
+    """The part of the token map that is the same for all images, by layer; what a denoiser would subtract.
 
     Attributes:
         maps: `(layers, h, w, D)` float64, mean over images of the tokens at each place, minus their mean over places.
@@ -115,7 +115,7 @@ def position_share(model: nn.Module, images: Iterable[Any], *, branch: int = 0) 
 
 
 def position_artifacts(model: nn.Module, images: Iterable[Any], *, branch: int = 0) -> PositionArtifacts:
-    """Return the part of the token map that no image changes, layer by layer: m[n] - m of `position_share`.
+    """Return the part of the token map that is the same for all images, layer by layer: m[n] - m of `position_share`.
 
     Args:
         model: as for `position_share`.

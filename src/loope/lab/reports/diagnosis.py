@@ -68,7 +68,7 @@ def page(title: str, found: Diagnosis) -> str:
         *(html.paragraph(each) for each in notes(found)),
         html.text("Position share", "How much of the variance of patch tokens is position, layer by layer."),
         html.picture(png(_lines(found)), "position share and R² by layer"),
-        html.text("Artefacts", "The part of the token map that no image changes: three principal components."),
+        html.text("Artefacts", "Mean token over images at each place: three principal components."),
         html.picture(png(_maps(found)), "artefact map of each layer"),
         html.text("Attention distance", "Each dot is a head; the line is uniform attention."),
         html.picture(png(_heads(found)), "attention distance by block and head"),
