@@ -13,6 +13,7 @@ from loope.encoders import encoder_class
 from loope.encoders.describe import describe
 from loope.encoders.frequencies import SETS
 from loope.encoders.sinusoid import PHASES
+from loope.explorer.seeded import seeded
 from loope.orders import list_orders
 from loope.three_cell.bits import COLOURS, WORDS
 
@@ -76,6 +77,8 @@ def catalog(
         diagnosis: describes the shipped results and the built-in images of the Model view.
         files: describes the checkpoints named at the start.
     """
+    with seeded():
+        rows = describe(Grid(14, 14))
     return {
         "encoders": [
             {
@@ -85,7 +88,7 @@ def catalog(
                 "summary": row.summary,
                 "options": [_option(key, default) for key, default in options_of(row.name).items()],
             }
-            for row in describe(Grid(14, 14))
+            for row in rows
         ],
         "orders": list_orders(),
         "grids": list(GRIDS),

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 from loope.core.errors import require
@@ -13,6 +11,7 @@ from loope.core.grid import Grid
 from loope.encoders import PositionalEncoder, create_encoder
 from loope.encoders.describe import usual_heads
 from loope.explorer.catalog import check_size, read_options
+from loope.explorer.seeded import seeded
 from loope.explorer.serialization import pack
 from loope.explorer.uploads import Weights
 from loope.pesi_metric.functional import measure
@@ -21,7 +20,6 @@ from loope.pesi_metric.summary import summary_of
 from loope.surgery.acting import EncodingInUse, acting
 
 MOST_LETTERS = 300  # of a choice
-_SEED_LOCK = threading.Lock()  # torch has one random generator for all threads
 
 
 class Choice(NamedTuple):
@@ -67,8 +65,7 @@ def encoder_data(choice: Choice, grid: Grid, dim: int, shown: Grid | None = None
     check_size(grid, dim)
     options = choice.options()
     heads = usual_heads(dim)
-    with _SEED_LOCK:
-        torch.default_generator.manual_seed(0)  # `torch.manual_seed` seeds all devices, which takes a millisecond
+    with seeded():
         encoder = create_encoder(choice.name, dim, grid, patch_size=16, heads=heads, depth=12, **options)
     made = resized(EncodingInUse(choice.name, encoder, grid, dim), shown or grid)
     paper = None if options or made.grid != grid else published(choice.name, grid, dim, DIRECTIONS)
@@ -113,7 +110,8 @@ def resized(positions: EncodingInUse, grid: Grid) -> EncodingInUse:
     check_size(grid)
     if isinstance(source, Tensor):
         table = source.flatten(0, 1)
-        source = create_encoder("learned", positions.dim, positions.grid)
+        with seeded():
+            source = create_encoder("learned", positions.dim, positions.grid)
         source.fit(table)
     return positions._replace(source=source.resize(grid), grid=grid)
 

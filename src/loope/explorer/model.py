@@ -12,6 +12,7 @@ from torch import nn
 from loope.core.errors import MissingPackageError, one_of
 from loope.encoders.refine import Refinable
 from loope.explorer.offsets import read_encoder
+from loope.explorer.seeded import seeded
 from loope.explorer.serialization import to_json
 from loope.explorer.uploads import read_weights
 from loope.three_cell.bits import COLOURS
@@ -47,6 +48,7 @@ CANDIDATES = 64  # for the example that Three-Cell opens with
 
 
 @lru_cache(maxsize=1)
+@seeded()
 def shipped() -> nn.Module:
     """Load the model in evaluation mode, from half precision to float32."""
     try:

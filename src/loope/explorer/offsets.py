@@ -13,6 +13,7 @@ from loope.core.grid import Grid
 from loope.encoders.create import create_encoder
 from loope.encoders.refine import Refinable, as_refinement
 from loope.explorer.catalog import check_size
+from loope.explorer.seeded import seeded
 from loope.explorer.serialization import to_json
 from loope.explorer.uploads import PIXELS, Weights, read_image, to_pixels
 from loope.surgery import specs
@@ -51,6 +52,7 @@ def read_encoder(weights: Weights) -> Refinable:
         raise LoopeError(f"The file's LOOPE cannot be built: {type(error).__name__}: {error}.") from None
 
 
+@seeded()
 def _build(name: str, options: dict[str, Any], state: dict[str, torch.Tensor], size: list[int]) -> Refinable:
     _, seen, patch, _ = state["patches.weight"].shape
     require(patch <= MOST_PATCH, f"The explorer takes patches of up to {MOST_PATCH} pixels, got {patch}.")
