@@ -72,7 +72,7 @@ def other_resolution(found: Evidence) -> Advice:
     sizes = sorted({size for name in kept for size in every[name]})
     return Advice(
         question,
-        f'{names(kept)} with `init="own"`, no measurable loss from {sizes[0]} to {sizes[-1]} px',
+        f'{names(kept)} with `init="own"`, which scales coordinates: no measurable loss from {sizes[0]} to {sizes[-1]} px',
         "Without training, against the own table resampled as timm does.",
     )
 
@@ -92,6 +92,13 @@ def fine_tuned(found: Evidence) -> Advice:
     )
 
 
+def leaders(found: Evidence) -> list[str]:
+    """Return the encoder with the best mean on Three-Cell, and those that are not measurably behind."""
+    scores = {name: each.scores for name, each in found.with_enough_seeds().items()}
+    ordered = sorted(scores, key=lambda name: -fmean(scores[name]))
+    return [name for name in ordered if welch_interval(scores[ordered[0]], scores[name]).low <= 0]
+
+
 def from_scratch(found: Evidence) -> Advice:
     """Training from scratch at one resolution, as far as Three-Cell tells."""
     question = "From scratch, one resolution (Three-Cell)"
@@ -100,10 +107,9 @@ def from_scratch(found: Evidence) -> Advice:
     if len(compared) < 2:
         return Advice(question, UNKNOWN, f"{_first(means)}{_so_far(found)}")
     ordered = sorted(compared, key=lambda name: -means[name])
-    first = compared[ordered[0]].scores
-    level = [name for name in ordered if welch_interval(first, compared[name].scores).low <= 0]
+    best, *level = leaders(found)
     low = [name for name in ordered if ceiling(name) > BOUND and means[name] < WANTED]
-    led = f"{names(level)} lead" + ("" if len(level) > 1 else "s")
+    led = f"`{best}` is the best" + (f"; {names(level)} not measurably behind" if level else "")
     below = f"Below {WANTED:.0f} %, though more is possible: {names(low)}. " if low else ""
     return Advice(question, led, f"{_first({name: means[name] for name in ordered})}{below}{_so_far(found)}".rstrip())
 
@@ -147,20 +153,23 @@ def export(found: Evidence) -> Advice:
 
 def loope(found: Evidence) -> Advice:
     """The encoder that this library is named after."""
-    words = {HOLDS: "above", FAILS: "below", OPEN: "not measurably above"}
+    words = {HOLDS: "measurably above", FAILS: "measurably below", OPEN: "not measurably above"}
     judged = {each.before.claim: each for each in again.again()}
     others = {"1D Sinusoid": "1D sinusoids", "Static": "the curve that it refines"}
     pairs = {other: judged[f"LOOPE beats {row} (Three-Cell)"] for row, other in others.items()}
     new = all(pair.now.verdict in words for pair in pairs.values())
     verdicts = {other: pair.now.verdict if new else pair.before.verdict for other, pair in pairs.items()}
-    told = ", ".join(f"{words[verdict]} {other}" for other, verdict in verdicts.items())
-    use = "worth a try" if set(verdicts.values()) == {HOLDS} else "if you study it"
+    told = " and ".join(f"{words[verdict]} {other}" for other, verdict in verdicts.items())
+    use = "worth a try" if set(verdicts.values()) == {HOLDS} else "for research on LOOPE"
     helped = refined.does_it_help(refined.scores())
     tested = [pair.verdict for pair in helped.values() if pair.verdict != refined.WAITING]
     helps, hurts = (tested.count(verdict) for verdict in (refined.HELPS, refined.HURTS))
     because = f"Refinement on other bases: {UNKNOWN}."
     if tested:
-        because = f"Refined positions beat static ones in {helps} of {len(tested)} pairs, and lose in {hurts}."
+        because = (
+            f"In {len(tested)} tests of `refine` against the same encoder without it, {helps} gains and {hurts} losses are "
+            "measurable; `loope` with its own defaults is not one of them."
+        )
     recipe = "under the new recipe" if new else "by the replication's recipe"
     return Advice("`loope`", f"{use}; on Three-Cell it is {told} ({recipe})", because)
 

@@ -80,11 +80,16 @@ def _bases(generator: str) -> list[str]:
 
 
 def _pair(ones: Mapping[int, float], others: Mapping[int, float], tests: int) -> Pair:
-    differences = [ones[seed] - others[seed] for seed in sorted(ones.keys() & others.keys())]
+    differences = _differences(ones, others)
     if len(differences) < SEEDS:
         return Pair(None, len(differences), WAITING)
     interval = paired_interval(differences, tests)
     return Pair(interval, SEEDS, HELPS if interval.low > 0 else HURTS if interval.high < 0 else OPEN)
+
+
+def _differences(ones: Mapping[int, float], others: Mapping[int, float]) -> list[float]:
+    """Return the difference of each seed that both have."""
+    return [ones[seed] - others[seed] for seed in sorted(ones.keys() & others.keys())]
 
 
 def _moved() -> list[str]:
@@ -182,8 +187,7 @@ def on_pets(found: Scores) -> dict[str, Interval]:
     """Compare refined with static positions after a swap, corrected together; only pairs of at least two seeds."""
     pairs = {}
     for refined, static in ON_PETS.items():
-        ones, others = found.get(refined, {}), found.get(static, {})
-        differences = [ones[seed] - others[seed] for seed in sorted(ones.keys() & others.keys())]
+        differences = _differences(found.get(refined, {}), found.get(static, {}))
         if len(differences) > 1:
             pairs[refined] = paired_interval(differences, len(ON_PETS))
     return pairs

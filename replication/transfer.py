@@ -38,8 +38,8 @@ MODEL = "vit_tiny_patch16_224"
 FILE = FOLDER / "transfer.jsonl"
 SIZES = (160, 224, 288, 384)
 FITTED = ("sincos2d", "fourier", "sinusoid", "gilbert", "loope")
-# The first row took 5 and 20 minutes of a core for the first two, and would have taken 60 for the last. Steps are the
-# same everywhere; a core of another day, with the same name, took twice as long.
+# `rope_mixed` first took 5 and 20 minutes of a core for 422 and 1,689 steps, and would have taken 60 for 5,067. Steps are
+# the same everywhere; on another day a core of the same name took twice as long.
 STEPS = (0, 422, 1689, 5067)
 RATE = 3e-4  # about the mean of the cosine of `loope.transfer`
 START = 21  # steps in which the encoder comes in and the learning rate rises
@@ -138,7 +138,7 @@ class Course:
             started = min(1.0, (self.steps + 1) / START)
             fall = min(1.0, (until - self.steps) / cool) if cool else 1.0
             for group in self.optimizer.param_groups:
-                group["lr"] = RATE * max(started, 0.05) * fall
+                group["lr"] = RATE * started * fall
             self.work.set_progress(started)
             images = [self.view(folder[next(order)]) for folder, order in self.orders for _ in range(BATCH // 2)]
             with torch.autocast("cpu", torch.bfloat16), plain_attention("bfloat16"):
@@ -194,6 +194,9 @@ def hand_over(encoder: str, steps: Sequence[int], pixels: Tensor, more: Tensor, 
     course = Course(encoder, pixels[1::2], more)
     wanted, state = answers(course.work.teacher, judged), to / f"{encoder}.pt"
     course.resume(state)
+    passed = [last for last in steps if last - int(COOL * last) < course.steps]
+    if passed:
+        print(f"{state} is at {course.steps} steps: not measured again after {passed}. Use another folder to start over.")
     ahead = sorted(last for last in steps if last - int(COOL * last) >= course.steps)
     for last in ahead:
         cool = int(COOL * last)

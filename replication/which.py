@@ -20,7 +20,7 @@ from loope.plots import png
 from loope.plots.layout import plain_axes
 from replication import study
 from replication.evidence import DOCS, Evidence, Measured, gather
-from replication.guide import Advice, advise, advise_in_short, from_scratch, other_grids
+from replication.guide import Advice, advise, advise_in_short, from_scratch, leaders, other_grids
 from replication.results import table
 from replication.rules import plus_minus
 
@@ -46,7 +46,7 @@ def summary() -> str:
     """Return the guide's answers in short and the table's first rows, for the README."""
     found = gather()
     lines = "\n".join(each.short() for each in advise_in_short(found))
-    ranked = sorted(found.with_enough_seeds().items(), key=lambda item: -fmean(item[1].scores))
+    first = ((name, found.encoders[name]) for name in leaders(found)[:IN_README])
     rows = [
         (
             f"`{name}`",
@@ -55,10 +55,14 @@ def summary() -> str:
             _kept(each),
             "-" if each.training is None else f"{each.training:.2f}",
         )
-        for name, each in ranked[:IN_README]
+        for name, each in first
         if each.grids
     ]
-    heads = ("encoder", "Three-Cell, %", "its worst other grid", "top-1 kept in a swap", "time of a training step")
+    own = NOT_RUN if found.own_at_once is None else f"{found.own_at_once:.1f}"
+    heads = (
+        *("encoder", "Three-Cell 7x7, %", "lowest of three other grids, %", f"top-1 after a swap, % (own table {own})"),
+        "time of a training step (own table 1)",
+    )
     return f"{lines}\n\n{table(heads, rows)}" if rows else lines
 
 

@@ -8,6 +8,7 @@ import timm
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_model, save_file, save_model
+from torch import nn
 
 import loope
 from tests.surgery.models import TIMM, images, make, predict, vit
@@ -141,6 +142,14 @@ def test_rates_of_dropout_are_those_of_model_args(tmp_path):
     for given, rate in (({"depth": 2}, 0.0), (args, 0.2)):
         loaded = loope.load(loope.save(model, tmp_path / "m.safetensors", model_args=given))
         assert getattr(loaded.blocks[-1].drop_path1, "drop_prob", 0.0) == pytest.approx(rate)
+
+
+def test_patches_are_dropped_as_model_args_say(tmp_path):
+    args = {"depth": 2, "patch_drop_rate": 0.5}
+    model = loope.attach(timm.create_model("vit_tiny_patch16_224", **args), "gilbert")
+    plain = loope.load(loope.save(model, tmp_path / "m.safetensors", model_args={"depth": 2}))
+    assert isinstance(plain.patch_drop, nn.Identity)
+    assert loope.load(loope.save(model, tmp_path / "m.safetensors", model_args=args)).patch_drop.prob == 0.5
 
 
 def test_another_activation_is_told_apart(tmp_path):

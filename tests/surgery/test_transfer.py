@@ -205,6 +205,15 @@ def test_training_at_strength_0_warns():
     model.train()(images(model))
 
 
+def test_strength_0_without_an_own_encoding():
+    model = loope.attach(make("ViT"), "sincos2d", init="own").train()
+    loope.set_strength(model, 0.0)
+    with pytest.warns(UserWarning, match=r"strength 0.*Raise it"):
+        model(images(model))
+    with pytest.raises(loope.LoopeError, match=r"strength 0.*set_strength"):
+        loope.transfer(model, batches(model), steps=2)
+
+
 def test_bad_settings():
     with pytest.raises(loope.LoopeError, match="attach"):
         loope.transfer(make("ViT"), [])

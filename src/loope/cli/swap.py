@@ -30,7 +30,7 @@ def swap(
     model: Annotated[str, typer.Argument(help="A timm model; its pretrained weights are used.")],
     encoder: Annotated[str, typer.Argument(help="An encoder of `loope encoders`.")],
     images: Annotated[Path, typer.Option(help="Folder of images, at any depth. No labels are needed.")],
-    to: Annotated[Path, typer.Option(help="File to write, .safetensors, for loope.load.")],
+    to: Annotated[Path, typer.Option(help="New file to write, .safetensors, for loope.load.")],
     steps: Annotated[
         int, typer.Option(help="Training steps; 0 to attach and fit the encoder only.", min=0, max=MOST_STEPS)
     ] = 1000,
@@ -100,13 +100,13 @@ def swap(
     console.print(_table(result))
     if not result.strength:
         console.print(
-            "The encoder has strength 0 beside the model's own encoding: train it with --steps, or raise it with "
-            "loope.set_strength."
+            "The encoder has strength 0 beside the model's own encoding: train it with --steps and "
+            "another --to, or raise it with loope.set_strength."
         )
     elif result.after.agreement < FEW:
         console.print(
-            f"It answers as the original on only {result.after.agreement:.0%} of these images: train with more --steps "
-            "or images, or choose an encoder that can be fitted, such as sincos2d."
+            f"It answers as the original on only {result.after.agreement:.0%} of these images: train with more "
+            "--steps or images and another --to, or choose an encoder that can be fitted, such as sincos2d."
         )
     console.print(f"Written: [bold]{as_text(to)}[/bold]")
 

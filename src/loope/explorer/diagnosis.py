@@ -29,7 +29,7 @@ CELLS = Grid(5, 5)  # of these
 MEASURED = {
     "vit-tiny": "ViT-Tiny, own table (pretrained)",
     "vit-tiny-loope": "ViT-Tiny, LOOPE fitted to that table, not trained",
-    "vit-tiny-loope-pets": "ViT-Tiny, LOOPE fitted to it, fine-tuned on Pets",
+    "vit-tiny-loope-pets": "ViT-Tiny, LOOPE fitted to that table, fine-tuned on Pets",
 }
 
 

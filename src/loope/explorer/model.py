@@ -48,13 +48,15 @@ CANDIDATES = 64  # for the example that Three-Cell opens with
 
 
 @lru_cache(maxsize=1)
-@seeded()
 def shipped() -> nn.Module:
     """Load the model in evaluation mode, from half precision to float32."""
     try:
+        import timm  # noqa: F401  # takes a second, in which the explorer's other threads may draw random numbers
+
         from loope.surgery.checkpoint import load
 
-        return load(SHIPPED).float()
+        with seeded():
+            return load(SHIPPED).float()
     except ImportError:
         raise MissingPackageError(
             "The shipped model needs timm and safetensors: pip install 'loope[models]'."

@@ -39,7 +39,7 @@ def save(model: nn.Module, path: str | Path, *, model_args: dict[str, Any] | Non
             `describe` and `build`; may be wrapped in DDP, DataParallel or torch.compile. Merge PEFT's adapters first.
         path: the file to write.
         model_args: arguments that a timm model, or timm backbone, was created with; its name, number of classes and
-            image size are detected; rates of dropout are not, so pass them to train on after `load`. Passed to
+            image size are detected; dropout rates are not: pass them if the loaded model will be trained. Passed to
             `Adapter.describe` as `args`.
 
     Raises:
@@ -230,7 +230,7 @@ def _traits(model: nn.Module) -> dict[str, str]:
     return activations | {
         f"{name}.{trait}": str(tuple(value) if isinstance(value, list) else value)
         for name, module in model.named_modules()
-        if "Dropout" not in type(module).__name__  # timm's `PatchDropout` has traits
+        if not type(module).__name__.startswith("PatchDropout")  # of timm; active in training only, and has traits
         for trait in TRAITS
         if isinstance(value := getattr(module, trait, None), int | float | str | list | tuple)
     }

@@ -93,9 +93,9 @@ class Attachment(nn.Module):
         """Return the positions of the patches for each encoder, refined by the images for those that act in blocks."""
         # The compiler first: with the strength read, it would compile again for each strength.
         if not torch.compiler.is_compiling() and self.training and torch.is_grad_enabled() and self.strengths[0] == 0:
+            first = "Hand the model over with loope.transfer first, or raise" if self.spec["keep_own"] else "Raise"
             warnings.warn(
-                "The attached encoder has strength 0: training leaves it out and keeps the model's own encoding. Hand "
-                "the model over with loope.transfer first, or raise the strength with loope.set_strength.",
+                f"The attached encoder has strength 0: training leaves it out. {first} it with loope.set_strength.",
                 stacklevel=2,
             )
         return [

@@ -59,10 +59,10 @@ class HandOver:
         freeze_backbone: train the encoder only. The teacher then shares the backbone's weights; otherwise it is a copy.
         teacher: another model to agree with, with the same outputs.
         mix: compare on mixtures of images, see `mixed`.
-        multi_label: the logits are answers of their own, yes above 0, instead of classes of which one is right.
+        multi_label: the logits are independent, yes above 0, instead of classes of which one is right.
 
     Raises:
-        LoopeError: if nothing is attached, nothing would be trained, or the model drops patches.
+        LoopeError: if nothing is attached, nothing would be trained or come in, or the model drops patches.
     """
 
     def __init__(
@@ -82,11 +82,16 @@ class HandOver:
         require(
             all(branch.patch_drop is None for branch in self.attachment.branches),
             "The model drops or shuffles patches at random, so its tokens cannot be compared with a teacher's; create "
-            "a timm model with patch_drop_rate=0.",
+            "a timm model with patch_drop_rate=0, or load a masked autoencoder's weights into its plain ViT.",
         )
         require(0 < fade <= 1, f"`fade` must be a share of the steps, above 0 and at most 1, got {fade!r}.")
         self.fade, self.mix = fade, mix
         self.fades = self.attachment.spec["keep_own"]
+        require(
+            self.fades or float(self.attachment.strengths[0]) > 0,
+            "The encoder has strength 0 and there is no encoding of the model's own to fade out, so nothing would come "
+            "in; raise it with loope.set_strength.",
+        )
         ours = list(self.attachment.parameters())
         self.trained = [each for each in (ours if freeze_backbone else model.parameters()) if each.requires_grad]
         require(
@@ -183,7 +188,7 @@ def transfer(
         freeze_backbone: train the encoder only.
         teacher: another model to agree with; by default the model as it is, with its own encoding.
         mix: blend each image with another of its batch, so that answers are not learnt by heart; for photographs.
-        multi_label: the logits are answers of their own, yes above 0, instead of classes of which one is right.
+        multi_label: the logits are independent, yes above 0, instead of classes of which one is right.
         progress: show a progress bar.
 
     Returns:
@@ -199,8 +204,8 @@ def transfer(
         False
 
     Raises:
-        LoopeError: if nothing is attached, there are no images or they do not fit, the teacher does not fit, or the
-            loss is not finite.
+        LoopeError: if nothing is attached, nothing would be trained or come in, the model drops patches, there are no
+            images or they do not fit, the teacher does not fit, or the loss is not finite.
     """
     from rich.progress import track
 

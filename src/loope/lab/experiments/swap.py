@@ -147,7 +147,7 @@ class SwapRun:
         self.to = to
         self.folder = to.with_name(to.name + ".run")
         self._check_folder()
-        # With the folder of this run, the file is its own: it was stopped before the folder was removed.
+        # If the run's folder is still there, this run wrote the file and stopped before it removed the folder.
         require(
             (self.folder / SETTINGS).exists() or not os.path.lexists(to),
             f"{to} exists already; move or delete it, or write to another file.",

@@ -114,7 +114,8 @@ def label_dots(figure: Figure, ax: Axes, points: Mapping[str, tuple[float, float
     figure.draw_without_rendering()  # pixel positions are known from here on
     taken = [line.get_window_extent() for line in ax.lines]
     for name, place in points.items():
-        label = ax.annotate(name, place, SIDES[0], textcoords="offset points", fontsize=8)
+        line = {"arrowstyle": "-", "color": "gray", "linewidth": 0.5, "shrinkA": 0, "shrinkB": 2, "relpos": (0.5, 0.5)}
+        label = ax.annotate(name, place, SIDES[0], textcoords="offset points", fontsize=8, arrowprops=line)
         for x, y in SIDES:
             label.set(position=(x, y), horizontalalignment="left" if x > 0 else "right")
             if not any(label.get_window_extent().overlaps(other) for other in taken):

@@ -3,7 +3,7 @@
 Trained on 7x7 cells and tested on 5x5, 10x10 and 14x14 too, without training there. docs/results/plateau.md has the
 recipe, the date on which it was decided, and what was tried; the recipe of Table 4 is kept with its results. All
 presets but `smoke` are the same.
-Cost: on one core 1.3 minutes a run on 7x7; on 14x14 9 to 12, by the first third of a run.
+Cost: on one core 1.3 minutes a run on 7x7; 9 to 12 on 14x14, estimated from the first third of a run.
 
     loope run encoders --preset laptop --seeds 0,1,2
 """

@@ -8,7 +8,7 @@ its results in docs/results/study.md are after 1,689 steps:
     python -m replication.transfer hand-over rope_mixed --steps 1689 --to WEIGHTS
     LOOPE_WEIGHTS=WEIGHTS loope run swap --preset laptop --seeds 0,1,2
 
-`loope swap` writes such a file of any images: name it WEIGHTS/vit_tiny_patch16_224-rope_mixed.safetensors.
+`loope swap` writes such a file from any images: name it WEIGHTS/vit_tiny_patch16_224-rope_mixed.safetensors.
 """
 
 from loope.lab.experiments.presets import swapped_run
