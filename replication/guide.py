@@ -72,7 +72,8 @@ def other_resolution(found: Evidence) -> Advice:
     sizes = sorted({size for name in kept for size in every[name]})
     return Advice(
         question,
-        f'{names(kept)} with `init="own"`, which scales coordinates: no measurable loss from {sizes[0]} to {sizes[-1]} px',
+        f'{names(kept)} with `init="own"`, which scales coordinates: '
+        f"no measurable loss from {sizes[0]} to {sizes[-1]} px",
         "Without training, against the own table resampled as timm does.",
     )
 
@@ -167,8 +168,8 @@ def loope(found: Evidence) -> Advice:
     because = f"Refinement on other bases: {UNKNOWN}."
     if tested:
         because = (
-            f"In {len(tested)} tests of `refine` against the same encoder without it, {helps} gains and {hurts} losses are "
-            "measurable; `loope` with its own defaults is not one of them."
+            f"In {len(tested)} tests of `refine` against the same encoder without it, {helps} gains and {hurts} losses "
+            "are measurable; `loope` with its own defaults is not one of them."
         )
     recipe = "under the new recipe" if new else "by the replication's recipe"
     return Advice("`loope`", f"{use}; on Three-Cell it is {told} ({recipe})", because)

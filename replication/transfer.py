@@ -38,8 +38,8 @@ MODEL = "vit_tiny_patch16_224"
 FILE = FOLDER / "transfer.jsonl"
 SIZES = (160, 224, 288, 384)
 FITTED = ("sincos2d", "fourier", "sinusoid", "gilbert", "loope")
-# `rope_mixed` first took 5 and 20 minutes of a core for 422 and 1,689 steps, and would have taken 60 for 5,067. Steps are
-# the same everywhere; on another day a core of the same name took twice as long.
+# `rope_mixed` first took 5 and 20 minutes of a core for 422 and 1,689 steps, and would have taken 60 for 5,067. Steps
+# are the same everywhere; on another day a core of the same name took twice as long.
 STEPS = (0, 422, 1689, 5067)
 RATE = 3e-4  # about the mean of the cosine of `loope.transfer`
 START = 21  # steps in which the encoder comes in and the learning rate rises
@@ -196,7 +196,9 @@ def hand_over(encoder: str, steps: Sequence[int], pixels: Tensor, more: Tensor, 
     course.resume(state)
     passed = [last for last in steps if last - int(COOL * last) < course.steps]
     if passed:
-        print(f"{state} is at {course.steps} steps: not measured again after {passed}. Use another folder to start over.")
+        print(
+            f"{state} is at {course.steps} steps: not measured again after {passed}. Use another folder to start over."
+        )
     ahead = sorted(last for last in steps if last - int(COOL * last) >= course.steps)
     for last in ahead:
         cool = int(COOL * last)

@@ -111,7 +111,7 @@ def test_flash_attention_and_export_follow_the_registry(found):
         ((rules.HOLDS, rules.HOLDS), "worth a try"),
         (
             (rules.HOLDS, rules.FAILS),
-            "on LOOPE; on Three-Cell it is measurably above 1D sinusoids and measurably below the curve that it refines",
+            "on LOOPE; on Three-Cell it is measurably above 1D sinusoids and measurably below the curve",
         ),
         ((rules.OPEN, again.WAITING), "measurably below 1D sinusoids and not measurably above the curve"),
     ],
@@ -135,7 +135,10 @@ def test_refinement_is_told_by_its_verdicts(found, monkeypatch, tmp_path):
     store(tmp_path, monkeypatch, made)
     helped = [pair for pair in refined.does_it_help(refined.scores()).values() if pair.verdict == refined.HELPS]
     assert len(helped) == 6
-    assert "In 24 tests of `refine` against the same encoder without it, 6 gains and 0 losses" in guide.loope(found).because
+    assert (
+        "In 24 tests of `refine` against the same encoder without it, 6 gains and 0 losses"
+        in guide.loope(found).because
+    )
 
 
 def test_a_run_after_a_swap_fills_its_cell(tmp_path, monkeypatch):
