@@ -36,6 +36,16 @@ def folder_of_examples(request, tmp_path_factory, monkeypatch):
 
 
 @pytest.fixture(autouse=True)
+def no_download(request, monkeypatch):
+    """Let examples create pretrained models, without their weights."""
+    if isinstance(request.node, DoctestItem) and "pretrained=True" in request.node.dtest.docstring:
+        import timm
+
+        create = timm.create_model
+        monkeypatch.setattr(timm, "create_model", lambda name, pretrained=False, **options: create(name, **options))
+
+
+@pytest.fixture(autouse=True)
 def restore_registries():
     """Remove what a test or an example has registered."""
     from loope.encoders import base as encoders

@@ -63,7 +63,10 @@ def encoders_summary() -> str:
     """The names of the encoders by kind, for the README."""
     kinds = {kind: ", ".join(f"`{row.name}`" for row in rows) for kind, rows in grouped(describe(GRID)).items()}
     none = kinds.pop("none")
-    return "\n".join(f"- **{kind.capitalize()}**: {names}." for kind, names in kinds.items()) + f" None at all: {none}."
+    return (
+        "\n".join(f"- **{kind.capitalize()}**: {names}." for kind, names in kinds.items())
+        + f"\n- No positions: {none}."
+    )
 
 
 def swap_summary() -> str:

@@ -7,14 +7,21 @@ from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
+from loope.lab.experiments.statistics import over_seeds
 from loope.lab.experiments.table import Entry, Table, get_table
-from loope.lab.experiments.tables import alignment
+from loope.lab.experiments.tables import alignment, table4
 from replication import study
 from replication.claims import Judged, all_claims, in_bold, judged
-from replication.results import table
-from replication.rules import FAILS, HOLDS, OPEN, Claim, Found, Source, constant_answers
+from replication.results import by_seed, table
+from replication.rules import FAILS, HOLDS, OPEN, Claim, Found, Source, constant_answers, plus_minus
 
 WAITING, ELSEWHERE = "not judged yet", "another experiment"
+SHOWN = {
+    "LOOPE": "LOOPE scores",
+    "Static": "the fixed curve that it refines",
+    "1D Sinusoid": "1D sinusoids",
+    "2D sin/cos": "2D sin/cos",
+}
 
 
 class Again(NamedTuple):
@@ -116,6 +123,27 @@ def counts() -> str:
     ):
         rows.append((name, *(f"{found.count(verdict)}" for verdict in (HOLDS, FAILS, OPEN, WAITING))))
     return table((f"{len(some)} claims of the paper", "hold", "do not hold", OPEN, WAITING), rows)
+
+
+def summary() -> str:
+    """Return what came out, in a few sentences for the README."""
+    cells, found = by_seed("table4"), again()
+    told, seeds = [], 0
+    for row, words in SHOWN.items():
+        mean, half, seeds = over_seeds(cells[row, "Average"])
+        told.append(f"{words} {mean:.1f}{plus_minus(half)}")
+    published = ", ".join(f"{table4.PUBLISHED[row][-1]}" for row in SHOWN if row in table4.PUBLISHED)
+    verdicts = [each.before.verdict for each in found if not each.before.ours]
+    kinds = {HOLDS: "hold at this scale", FAILS: "do not", OPEN: f"are {OPEN}"}
+    counted = ", ".join(f"{verdicts.count(kind)} {words}" for kind, words in kinds.items())
+    now = {each.before.claim: each.now.told for each in found}
+    minus = {words: now[f"LOOPE beats {row} (Three-Cell)"] for row, words in list(SHOWN.items())[1:3]}
+    return (
+        f"On Three-Cell (7x7 cells, {seeds} seeds, percent with 95 % intervals) {', '.join(told)}; the paper has "
+        f"{published} for the first three, with a larger model on 14x14. Of {len(verdicts)} claims of the paper "
+        f"{counted}. By a [later recipe](docs/results/study.md), under which more encoders learn, LOOPE differs "
+        f"from {' and from '.join(f'{words} by {told}' for words, told in minus.items())}."
+    )
 
 
 TABLES: dict[str, Callable[[], str]] = {

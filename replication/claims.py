@@ -4,14 +4,12 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import NamedTuple
 
-from loope.lab.experiments.statistics import over_seeds, rank_correlation, rank_interval
+from loope.lab.experiments.statistics import rank_correlation, rank_interval
 from loope.lab.experiments.table import get_table
 from loope.lab.experiments.tables import alignment, table1, table4, table6
-from replication.plan import COMPARED, progress
+from replication.plan import COMPARED
 from replication.results import by_seed, finished, table
 from replication.rules import (
-    FAILS,
-    HOLDS,
     OPEN,
     QUESTIONS,
     Claim,
@@ -23,16 +21,9 @@ from replication.rules import (
     frequencies,
     living,
     on_three_cell,
-    plus_minus,
     relative_near_chance,
 )
 
-SHOWN = {
-    "LOOPE": "LOOPE",
-    "Static": "the static curve that it refines",
-    "1D Sinusoid": "plain 1D sinusoids",
-    "2D sin/cos": "2D sin/cos (row and column concatenated)",
-}
 PETS = "Oxford-IIIT / ViT-Base"
 PUBLISHED_ROWS = tuple(row for row in table4.PUBLISHED if row in {*COMPARED, "No PE"})
 LEFT_OUT = tuple(row for row in COMPARED if row not in table4.PUBLISHED)
@@ -183,29 +174,6 @@ def correlation(x: Sequence[float], y: Sequence[float]) -> tuple[str, str]:
     found = rank_correlation(x, y)
     low, high = rank_interval(found, len(x))
     return f"{found:+.2f}", f"{low:+.2f} to {high:+.2f}"
-
-
-def summary() -> str:
-    """What has come out so far, in a few lines for the README."""
-    done, planned = progress()
-    cells = by_seed("table4")
-    told = []
-    for row, words in SHOWN.items():
-        mean, half, count = over_seeds(cells[row, "Average"])
-        told.append(f"{words} {mean:.1f}{plus_minus(half)} (n = {count})")
-    published, own = ([each.verdict for each in judged() if each.ours == ours] for ours in (False, True))
-    waiting = "" if done == planned else f"{done} of {planned} runs are done. "
-    lines = (
-        f"{waiting}Average accuracy on Three-Cell, 7x7 cells, in percent, with its 95 % interval over seeds:",
-        f"{', '.join(told)}.",
-        f"Verdicts on {len(published)} claims of the paper: {_counts(published)};",
-        f"on {len(own)} of our own: {_counts(own)}.",
-    )
-    return "\n".join(lines)
-
-
-def _counts(verdicts: list[str]) -> str:
-    return ", ".join(f"{verdicts.count(kind)} *{kind}*" for kind in (HOLDS, FAILS, OPEN) if kind in verdicts)
 
 
 TABLES: dict[str, Callable[[], str]] = {"correlations": correlations}

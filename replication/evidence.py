@@ -41,7 +41,7 @@ class Measured(NamedTuple):
         scores: average on Three-Cell, 7x7, of each seed, in percent.
         planned: number of seeds planned.
         grids: side of another grid -> average there, without training.
-        pets: top-1 on Pets after a swap and fine-tuning, of each seed, in percent.
+        pets: seed -> top-1 on Pets after a swap and fine-tuning, in percent.
         at_once: top-1 of a pretrained model with it in place of its own encoding, without training.
         handed_over: steps of the longest hand-over, and top-1 after it.
         m_u: PESI's M_U, untrained, 14x14.
@@ -54,7 +54,7 @@ class Measured(NamedTuple):
     scores: list[float]
     planned: int
     grids: dict[int, Mean]
-    pets: list[float]
+    pets: dict[int, float]
     at_once: float | None
     handed_over: tuple[int, float] | None
     m_u: float | None
@@ -70,13 +70,13 @@ class Evidence(NamedTuple):
         encoders: name -> what is known, by kind.
         sizes: encoder -> image size -> what a model keeps after a fit to its own table.
         own_at_once: top-1 of the model with its own table, on the photographs of `at_once`.
-        own_pets: top-1 on Pets of the model with its own table, of each seed.
+        own_pets: seed -> top-1 on Pets of the model with its own table.
     """
 
     encoders: dict[str, Measured]
     sizes: dict[str, dict[int, Kept]]
     own_at_once: float | None
-    own_pets: list[float]
+    own_pets: dict[int, float]
 
     def with_enough_seeds(self) -> dict[str, Measured]:
         """Return the encoders that were run often enough to be compared."""
@@ -101,7 +101,7 @@ def gather() -> Evidence:
             scores=cells[row, "Average"].tolist() if (row, "Average") in cells else [],
             planned=done.get(row, (0, 0))[1],
             grids={side: over_seeds(cells[cell].tolist()) for side, cell in columns.items() if cell in cells},
-            pets=pets.get(each.name, []),
+            pets=pets.get(each.name, {}),
             at_once=at.get(0),
             handed_over=(longest, at[longest]) if longest else None,
             m_u=m_u,
@@ -109,14 +109,14 @@ def gather() -> Evidence:
             training=training,
             inference=inference,
         )
-    return Evidence(encoders, _sizes(), own, pets.get("own", []))
+    return Evidence(encoders, _sizes(), own, pets.get("own", {}))
 
 
-def _pets() -> dict[str, list[float]]:
-    """Return encoder -> top-1 after a swap of each seed, of the rows without options."""
+def _pets() -> dict[str, dict[int, float]]:
+    """Return encoder -> seed -> top-1 after a swap, of the rows without options."""
     cells = study.by_seed(get_table("swap"))
     rows = {row: chosen.name for row, chosen in swap.ROWS.items() if not chosen.options}
-    return {name: cells[row].tolist() for row, name in rows.items() if row in cells}
+    return {name: cells[row, swap.COLUMN].to_dict() for row, name in rows.items() if row in cells}
 
 
 def _handed_over() -> tuple[dict[str, dict[int, float]], float | None]:

@@ -33,7 +33,7 @@ PAGES = {
     HERE / "which.md": DOCS.parent / "which-encoding.md",
 }
 README = HERE.parent / "README.md"
-IN_README: dict[str, Callable[[], str]] = {"replication": claims.summary, "which": which.summary}
+IN_README: dict[str, Callable[[], str]] = {"replication": again.summary, "which": which.summary}
 TABLES: dict[str, Callable[[], str]] = {
     **plan.TABLES,
     **claims.TABLES,

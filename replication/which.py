@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
@@ -60,7 +60,8 @@ def summary() -> str:
     ]
     own = NOT_RUN if found.own_at_once is None else f"{found.own_at_once:.1f}"
     heads = (
-        *("encoder", "Three-Cell 7x7, %", "lowest of three other grids, %", f"top-1 after a swap, % (own table {own})"),
+        *("encoder", "Three-Cell 7x7, %", "lowest on 5x5, 10x10, 14x14, not trained there, %"),
+        f"top-1 of a pretrained model, encoder alone, before training, % (500 photographs; own table {own})",
         "time of a training step (own table 1)",
     )
     return f"{lines}\n\n{table(heads, rows)}" if rows else lines
@@ -82,7 +83,7 @@ def _cells(each: Measured) -> list[str]:
     return [
         score(each.scores),
         *(f"{each.grids[side].mean:.1f}" if side in each.grids else "-" for side in GRIDS),
-        score(each.pets),
+        score(each.pets.values()),
         _kept(each),
         "-" if each.m_u is None else f"{each.m_u:.2f}, {each.m_d:.0f} %",
         *("-" if time is None else f"{time:.2f}" for time in (each.training, each.inference)),
@@ -100,7 +101,7 @@ def _kept(each: Measured) -> str:
     return kept
 
 
-def score(values: Sequence[float]) -> str:
+def score(values: Collection[float]) -> str:
     """Format a mean over seeds with their standard deviation and number."""
     if not values:
         return NOT_RUN
@@ -111,7 +112,7 @@ def own() -> str:
     """Return what the model with its own table scores, for the page's words."""
     found = gather()
     kept = NOT_RUN if found.own_at_once is None else f"{found.own_at_once:.1f} %"
-    return f"{kept}; on Pets {score(found.own_pets)}"
+    return f"{kept}; on Pets {score(found.own_pets.values())}"
 
 
 def models() -> str:

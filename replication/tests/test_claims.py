@@ -68,7 +68,7 @@ def verdicts():
 def test_where_all_is_as_published_all_claims_hold(use):
     use(made_up(PAPER))
     assert Counter(verdicts().values()) == {HOLDS: 18}
-    assert "Verdicts on 16 claims of the paper: 16 *holds*;\non 2 of our own: 2 *holds*." in claims.summary()
+    assert re.findall(r"\b\d+ (?=claims|hold|do not|are)", again.summary()) == ["16 ", "16 ", "0 ", "0 "]
     own = {line.split(" | ")[0] for line in again.claims().splitlines() if "(ours)" in line}
     assert len(own) == 2
 

@@ -53,7 +53,7 @@ class Loope(Sinusoid):
         (torch.Size([5, 6, 8]), torch.Size([5, 6]))
     """
 
-    paper = "LOOPE, 2026"
+    paper = "Chowdhury et al., 2025 (LOOPE)"
     at_other_sizes = "new curve, resampled"
     generator: IndexGenerator
 

@@ -66,7 +66,7 @@ class SinCos2dSum(Refinable, StaticTable):
         channels: as for `SinCos2d`.
     """
 
-    paper = "LOOPE, 2026 (baseline)"
+    paper = "Chowdhury et al., 2025 (LOOPE, baseline)"
     continuous = True
 
     def __init__(

@@ -140,7 +140,7 @@ class Gilbert(Sinusoid):
         channels: as for `Sinusoid`.
     """
 
-    paper = "LOOPE, 2026 (static)"
+    paper = "Chowdhury et al., 2025 (LOOPE, static)"
 
     def __init__(
         self,

@@ -37,10 +37,11 @@ def samples(cells: Tensor, labels: Tensor, grid: Grid, columns: int = 4) -> Figu
         red, green, blue = ((column, row) for row, column in triple)
         for end in (green, blue):  # the segments RG and RB
             ax.plot(*zip(red, end, strict=True), color="white", linewidth=0.8, linestyle=":")
-        for name, (x, y) in zip(COLOURS, (red, green, blue), strict=True):
+        for channel, (name, (x, y)) in enumerate(zip(COLOURS, (red, green, blue), strict=True)):
             ax.text(
-                x, y, name[0].upper(), color="black" if name == "green" else "white", ha="center", va="center", size=6
-            )
+                x, y, name[0].upper(), color="black" if name == "green" else "white", ha="center", va="center", size=6,
+                bbox={"fc": [float(each == channel) for each in range(3)], "ec": "none", "pad": 1},  # over the lines
+            )  # fmt: skip
         ax.plot((grid.width - 1) / 2, (grid.height - 1) / 2, marker="+", color="0.6", markersize=5)
         ax.set_xlabel("\n".join(in_words(label).values()), fontsize=7)
     return figure

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Points = Sequence[tuple[float, float]]
-SIDES = tuple((x, y) for y in (4, -10, 14, -20) for x in (5, -5))  # possible offsets of a label from its dot
+# Possible offsets of a label from its dot.
+SIDES = tuple((x, y) for y in (4, -10, 14, -20, 24, -30) for x in (5, -5, 16, -16))
 
 
 def learning_curves(curves: Mapping[str, Sequence[Points]], across: str, up: str, floor: float | None = None) -> Figure:
@@ -111,6 +112,8 @@ def scatter(points: Mapping[str, tuple[float, float]], across: str, up: str) -> 
 
 def label_dots(figure: Figure, ax: Axes, points: Mapping[str, tuple[float, float]]) -> None:
     """Write the name beside each dot; labels are moved where they would overlap one another or what is drawn."""
+    from matplotlib.text import Text
+
     figure.draw_without_rendering()  # pixel positions are known from here on
     taken = [line.get_window_extent() for line in ax.lines]
     for name, place in points.items():
@@ -118,9 +121,11 @@ def label_dots(figure: Figure, ax: Axes, points: Mapping[str, tuple[float, float
         label = ax.annotate(name, place, SIDES[0], textcoords="offset points", fontsize=8, arrowprops=line)
         for x, y in SIDES:
             label.set(position=(x, y), horizontalalignment="left" if x > 0 else "right")
-            if not any(label.get_window_extent().overlaps(other) for other in taken):
+            label.get_window_extent()  # places the words
+            words = Text.get_window_extent(label)  # without the line, which always overlaps its own dot
+            if not any(words.overlaps(other) for other in taken):
                 break
-        taken.append(label.get_window_extent())
+        taken.append(words)
 
 
 def clouds(groups: Mapping[str, Points], across: str, up: str) -> Figure:
