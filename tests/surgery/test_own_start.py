@@ -152,6 +152,21 @@ def test_the_projection_is_trained():
     assert all(name.startswith("loope.") for name in trained)
 
 
+def test_images_that_fail_after_all_leave_the_model_alone():
+    """A hook that fails from the second pass on: the first is that of the model with its own table."""
+    model, passes = make("ViT"), []
+
+    def fail_later(module, args):
+        passes.append(args)
+        if len(passes) > 1:
+            raise RuntimeError("out of memory")
+
+    model.register_forward_pre_hook(fail_later)
+    with pytest.raises(loope.LoopeError, match="out of memory"):
+        loope.attach(model, "sincos2d", init="own", images=torch.rand(1, 3, 32, 32))
+    assert not hasattr(model, "loope")
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -160,6 +175,7 @@ def test_the_projection_is_trained():
         (lambda: loope.attach(make("ViT"), "sincos2d", init="own", keep_own=True), "keep_own"),
         (lambda: loope.attach(make("ViT"), "loope", init="own", zero_init=False), "zero_init"),
         (lambda: loope.attach(zeros(make("ViT")), "sincos2d", init="own"), "zeros"),
+        (lambda: loope.attach(zeros(make("ViT")), "rope_axial", init="own"), "zeros"),
         (lambda: loope.attach(broken(make("ViT")), "sincos2d", init="own"), "NaN"),
         (lambda: loope.attach(make("ViT"), "sincos2d", init="own", images=torch.rand(1, 3, 5, 5)), "images"),
         (lambda: loope.create_encoder("peg", 16, 4, project=True), "additive"),

@@ -1,5 +1,7 @@
 """`loope.transfer`: the own encoding goes out, the new one comes in, and the model agrees with what it was."""
 
+import copy
+
 import pytest
 import torch
 
@@ -173,7 +175,9 @@ def nan_images():
         ([torch.rand(3, 32, 32)], "B, C, H, W"),
         ([torch.zeros(2, 3, 32, 32, dtype=torch.uint8)], "float"),
         (["picture.png"], "str"),
-        ([torch.rand(2, 3, 32, 32), nan_images()], "loss is nan"),
+        ([torch.rand(2, 3, 32, 32), nan_images()], "not finite in step 2"),
+        (iter([torch.rand(2, 3, 32, 32)] * 3), "3 of 5"),
+        (7, "batches"),
     ],
 )
 def test_bad_images_leave_the_model_as_it_was(given, message):
@@ -186,12 +190,70 @@ def test_bad_images_leave_the_model_as_it_was(given, message):
     assert all(torch.equal(each, state[name]) for name, each in model.state_dict().items())
 
 
-def test_a_teacher_that_does_not_fit():
+def test_teachers_that_do_not_fit():
     model = loope.attach(make("ViT"), "rope_mixed", init="own")
-    other = make("ViT")
-    other.reset_classifier(7)
-    with pytest.raises(loope.LoopeError, match="teacher does not fit"):
-        loope.transfer(model, batches(model), steps=2, teacher=other)
+    classes, deeper = make("ViT"), make("ViT")
+    classes.reset_classifier(7)
+    deeper.blocks.append(copy.deepcopy(deeper.blocks[0]))
+    for teacher in (classes, deeper, model, "vit", torch.nn.Linear(2, 2)):
+        with pytest.raises(loope.LoopeError, match="teacher"):
+            loope.transfer(model, batches(model), steps=2, teacher=teacher)
+
+
+def test_a_gradient_that_is_not_finite_in_the_last_step():
+    model = loope.attach(make("ViT"), "rope_mixed", init="own")
+    before = {name: each.clone() for name, each in model.state_dict().items()}
+    taken = []
+
+    def break_the_third(gradient):
+        taken.append(gradient)
+        return gradient * float("nan") if len(taken) == 3 else gradient
+
+    hook = model.head.weight.register_hook(break_the_third)
+    with pytest.raises(loope.LoopeError, match="not finite in step 3"):
+        loope.transfer(model, batches(model), steps=3)
+    hook.remove()
+    assert all(torch.equal(each, before[name]) for name, each in model.state_dict().items())
+    assert all(each.grad is None for each in model.parameters())
+
+
+def test_a_last_step_too_far():
+    model = loope.attach(make("ViT"), "rope_mixed", init="own")
+    before = predict(model)
+    with pytest.raises(loope.LoopeError, match="not finite"):
+        loope.transfer(model, batches(model), steps=1, lr=1e37)
+    assert torch.equal(predict(model), before)
+    assert loope.report(model).keep_own
+
+
+@pytest.mark.parametrize("steps", [1, 4])
+def test_a_frozen_backbone_gets_no_gradients(steps):
+    model = loope.attach(make("ViT"), "rope_mixed", init="own")
+    seen = []
+    model.blocks[0].attn.qkv.weight.register_hook(seen.append)
+    loope.transfer(model, batches(model), steps=steps, freeze_backbone=True)
+    assert not seen
+    assert all(each.grad is None for each in model.parameters())
+    assert all(each.requires_grad for each in model.blocks.parameters())
+
+
+def test_modes_of_parts_and_of_the_teacher_stay():
+    model, teacher = loope.attach(make("ViT"), "rope_mixed", init="own").train(), make("ViT").train()
+    model.blocks[0].eval()
+    modes = [module.training for module in model.modules()]
+    HandOver(model).agreement(batches(model))
+    assert [module.training for module in model.modules()] == modes
+    with pytest.raises(loope.LoopeError, match="2 of 3"):
+        loope.transfer(model, iter(batches(model, 2)), steps=3)
+    assert [module.training for module in model.modules()] == modes
+    loope.transfer(model, batches(model), steps=1, teacher=teacher)
+    assert all(module.training for module in teacher.modules())
+
+
+def test_gradients_are_needed():
+    model = loope.attach(make("ViT"), "rope_mixed", init="own")
+    with torch.no_grad(), pytest.raises(loope.LoopeError, match="no_grad"):
+        loope.transfer(model, batches(model), steps=1)
 
 
 def test_training_at_strength_0_warns():

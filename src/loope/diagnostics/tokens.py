@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -15,7 +14,7 @@ from loope.surgery.adapters.base import Adapter, adapter_for
 from loope.surgery.adapters.branch import Branch
 from loope.surgery.batches import images_of
 from loope.surgery.find import unwrapped
-from loope.surgery.own import first_output
+from loope.surgery.own import evaluating, first_output
 
 
 class Tokens(NamedTuple):
@@ -139,18 +138,6 @@ class Watched:
             f"Expected a token for each of the {grid} patches after every block, got {patches.shape[1]}: the model "
             "drops, merges or adds tokens, so that they have no places to compare.",
         )
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Put a model into eval mode for a while."""
-    training = [module for module in model.modules() if module.training]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module in training:
-            module.training = True
 
 
 def require_finite(layers: Iterable[Tensor], names: Iterable[str]) -> None:

@@ -110,7 +110,11 @@ def attach(
         attachment.set_strengths(0.0, 1.0)
     host.note = start_note(attachment, init)
     if before is not None and images is not None:
-        host.moved = compare_outputs(before, output_of(model, images))
+        try:
+            host.moved = compare_outputs(before, output_of(model, images))
+        except BaseException:
+            detach(model)
+            raise
     return model
 
 

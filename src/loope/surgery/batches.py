@@ -8,11 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from loope.core.errors import require
+from loope.core.errors import require, shown
 
 
 def repeated(batches: Iterable[Any], steps: int) -> Iterator[Any]:
     """Yield `steps` batches, from the start again when they end."""
+    require(isinstance(batches, Iterable), f"Expected batches of images, in a list or loader, got {shown(batches)}.")
     done = 0
     while done < steps:
         started = done
@@ -21,7 +22,11 @@ def repeated(batches: Iterable[Any], steps: int) -> Iterator[Any]:
             done += 1
             if done == steps:
                 return
-        require(done > started, "There are no images: pass a list or loader of batches that can be gone through again.")
+        require(done > 0, "There are no images: pass batches of them.")
+        require(
+            done > started,
+            f"The images end after {done} of {steps} batches and cannot be gone through again; pass a list or loader.",
+        )
 
 
 def images_of(batch: Any) -> Tensor:

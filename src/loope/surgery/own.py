@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -43,14 +44,14 @@ def own_start(branches: Sequence[Branch], chosen: Chosen) -> tuple[Chosen, bool]
         any(own),
         "`init='own'` starts from the model's own position encoding, and this model has none; leave init out.",
     )
-    if cls.hooks() != ("embed",) or not cls.imitates or not all(_has_table(branch) for branch in branches):
+    tables = all(_has_table(branch) for branch in branches)
+    require(
+        not tables or all(bool(own_table(branch).any()) for branch in branches),
+        "`init='own'` starts from the model's own position table, which is all zeros here; load pretrained weights "
+        "first, or leave init out.",
+    )
+    if cls.hooks() != ("embed",) or not cls.imitates or not tables:
         return chosen, False
-    for branch in branches:
-        require(
-            bool(own_table(branch).any()),
-            "`init='own'` starts from the model's own position table, which is all zeros here; load pretrained weights "
-            "first, or leave init out.",
-        )
     return [(name, {**cls.own_options(options), **options})], True
 
 
@@ -78,18 +79,28 @@ def fit_own_table(branch: Branch, encoder: PositionalEncoder) -> float:
     return encoder.fit(table)
 
 
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Put a model into eval mode for a while; each module has its own mode again afterwards."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
 @torch.no_grad()
 def output_of(model: nn.Module, images: Tensor) -> Tensor:
     """Return the model's output on a batch in eval mode: logits, or the first of several outputs."""
-    training = model.training
     try:
-        made = model.eval()(images)
+        with evaluating(model):
+            made = model(images)
     except LoopeError:
         raise
     except Exception as error:
         raise LoopeError(f"The model cannot take these images: {type(error).__name__}: {str(error)[:300]}") from error
-    finally:
-        model.train(training)
     return first_output(made).float()
 
 

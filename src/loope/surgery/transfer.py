@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from loope.core.errors import LoopeError, require
+from loope.core.errors import LoopeError, require, shown
 from loope.core.grid import as_positive, as_size
 from loope.surgery.adapters.base import adapter_for
 from loope.surgery.adapters.branch import Branch
@@ -21,13 +21,14 @@ from loope.surgery.attach import detach
 from loope.surgery.batches import images_of, mixed, repeated
 from loope.surgery.find import sole_attachment
 from loope.surgery.hooks import tokens_of
-from loope.surgery.own import first_output
+from loope.surgery.own import evaluating, first_output
 
 # Tokens after every block are compared, each brought to mean 0 and variance 1, and weigh this much beside the answers.
 # In the same three minutes (`rope_axial` in ViT-Tiny) answers came to agree on 54 %, on 43 % with tokens of 3 blocks
 # over their variance, nearly all of which lies in a few tokens, on 34 % without tokens.
 TOKENS = 36.0
 WARMUP = 0.05  # share of the steps in which the learning rate rises
+BETA2 = 0.95  # of AdamW
 CLIP = 1.0  # largest norm of the gradient
 # A quick fade is better: a slow one spends its steps on a model that is neither. In the same three minutes, with the
 # own encoding out after 50, 25 and 5 % of them, answers came to agree on 30, 39 and 43 % (`rope_axial` in ViT-Tiny).
@@ -84,8 +85,8 @@ class HandOver:
             "The model drops or shuffles patches at random, so its tokens cannot be compared with a teacher's; create "
             "a timm model with patch_drop_rate=0, or load a masked autoencoder's weights into its plain ViT.",
         )
-        require(0 < fade <= 1, f"`fade` must be a share of the steps, above 0 and at most 1, got {fade!r}.")
-        self.fade, self.mix = fade, mix
+        self.fade, self.mix = as_positive(fade, "fade"), mix
+        require(fade <= 1, f"`fade` must be a share of the steps, above 0 and at most 1, got {fade!r}.")
         self.fades = self.attachment.spec["keep_own"]
         require(
             self.fades or float(self.attachment.strengths[0]) > 0,
@@ -96,9 +97,9 @@ class HandOver:
         self.trained = [each for each in (ours if freeze_backbone else model.parameters()) if each.requires_grad]
         require(
             bool(self.trained),
-            "Nothing would be trained: the encoder has no parameters. Transfer with freeze_backbone=False.",
+            f"Nothing would be trained: the {'encoder' if freeze_backbone else 'model'} has no trainable parameters.",
         )
-        self.teacher = (_teacher(model, freeze_backbone) if teacher is None else teacher).eval()
+        self.teacher = _own_teacher(model, freeze_backbone) if teacher is None else _checked(teacher, model)
 
     def set_progress(self, share: float) -> None:
         """Set the strengths for the share of the steps that is done."""
@@ -113,13 +114,16 @@ class HandOver:
         after each block, each token normalized on its own.
         """
         images = mixed(images) if self.mix else images
-        with torch.no_grad(), _watched(self.teacher) as theirs:
-            wanted = first_output(self.teacher(images))
         with _watched(self.model) as ours:
             given = first_output(self.model(images))
+        with torch.no_grad(), evaluating(self.teacher), _watched(self.teacher) as theirs:
+            wanted = first_output(self.teacher(images))
         require(
-            wanted.shape == given.shape and len(theirs) == len(ours),
+            wanted.shape == given.shape,
             f"The teacher does not fit: its output is {tuple(wanted.shape)}, the model's {tuple(given.shape)}.",
+        )
+        require(
+            len(theirs) == len(ours), f"The teacher does not fit: it has {len(theirs)} blocks, the model {len(ours)}."
         )
         total = torch.zeros((), device=given.device)
         if given.dim() == 2:
@@ -133,14 +137,12 @@ class HandOver:
     @torch.no_grad()
     def agreement(self, batches: Iterable[Any]) -> Agreement:
         """Return how much the model agrees with its teacher, over batches of images."""
-        training = self.model.training
-        self.model.eval()
         same = count = cosine = tokens = 0.0
         for batch in batches:
             images = images_of(batch)
-            with _watched(self.teacher) as theirs:
+            with evaluating(self.teacher), _watched(self.teacher) as theirs:
                 wanted = first_output(self.teacher(images))
-            with _watched(self.model) as ours:
+            with evaluating(self.model), _watched(self.model) as ours:
                 given = first_output(self.model(images))
             if self.multi_label:
                 same += float(((wanted > 0) == (given > 0)).flatten(1).float().mean(-1).sum())
@@ -149,7 +151,6 @@ class HandOver:
             count += len(images)
             alike = F.cosine_similarity(ours[-1].float(), theirs[-1].float(), dim=-1)
             cosine, tokens = cosine + float(alike.sum()), tokens + alike.numel()
-        self.model.train(training)
         require(count > 0, "There are no images to compare the answers on.")
         return Agreement(same / count, cosine / tokens)
 
@@ -209,41 +210,64 @@ def transfer(
     """
     from rich.progress import track
 
+    require(torch.is_grad_enabled(), "Gradients are off here: call transfer outside of torch.no_grad.")
     steps, lr = as_size(steps, "steps"), as_positive(lr, "lr")
     work = HandOver(
         model, fade=fade, freeze_backbone=freeze_backbone, teacher=teacher, mix=mix, multi_label=multi_label
     )
-    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    optimizer = torch.optim.AdamW(work.trained, lr=lr, weight_decay=0.0, betas=(0.9, 0.95))
-    training, last = model.training, None
+    resting = {each for each in model.parameters() if each.requires_grad} - set(work.trained)
+    before = [(each, each.detach().clone()) for each in (*work.trained, *model.buffers())]
+    modes = [(module, module.training) for module in model.modules()]
+    strengths, last = work.attachment.strengths, None
+    optimizer = torch.optim.AdamW(work.trained, lr=lr, weight_decay=0.0, betas=(0.9, BETA2))
     try:
+        for each in resting:
+            each.requires_grad_(False)  # their gradients would take time and memory, and stay
         model.train()
         batches = repeated(images, steps)
         for step, batch in enumerate(track(batches, "Transfer", total=steps, disable=not progress)):
             for group in optimizer.param_groups:
                 group["lr"] = lr * rate(step, steps)
             work.set_progress((step + 1) / steps)
-            loss = work.loss(images_of(batch))
-            require(
-                bool(loss.isfinite()),
-                f"The loss is {loss.item()} in step {step + 1}; the model is as it was. Try a smaller lr.",
-            )
+            loss = _loss(work, images_of(batch))
             optimizer.zero_grad()
             torch.autograd.backward(loss)
-            nn.utils.clip_grad_norm_(work.trained, CLIP)
+            norm = nn.utils.clip_grad_norm_(work.trained, CLIP)
+            require(
+                bool(loss.isfinite() & norm.isfinite()),
+                f"The loss or its gradient is not finite in step {step + 1}: {loss.item():g} and {norm.item():g}; the "
+                "model is as it was. Check the images for NaN, or try a smaller lr.",
+            )
             optimizer.step()
             last = batch
         result = work.agreement([last])
-    except BaseException as error:
-        model.load_state_dict(before)  # with its strengths
-        model.train(training)
-        if isinstance(error, RuntimeError | TypeError | ValueError | AssertionError) and not isinstance(
-            error, LoopeError
-        ):
-            raise LoopeError(f"The images do not fit the model: {str(error)[:300]}") from error
+        require(
+            math.isfinite(result.tokens),
+            "The last step made tokens that are not finite; the model is as it was. Try a smaller lr.",
+        )
+    except BaseException:
+        with torch.no_grad():
+            for each, value in before:
+                each.copy_(value)
+        work.attachment.set_strengths(*strengths)
+        for module, mode in modes:
+            module.training = mode
         raise
+    finally:
+        optimizer.zero_grad()
+        for each in resting:
+            each.requires_grad_()
     work.finish()
     return result
+
+
+def _loss(work: HandOver, images: Tensor) -> Tensor:
+    try:
+        return work.loss(images)
+    except (LoopeError, torch.OutOfMemoryError):
+        raise
+    except (RuntimeError, TypeError, ValueError, AssertionError) as error:
+        raise LoopeError(f"The images do not fit the model, or the teacher: {str(error)[:300]}") from error
 
 
 def _divergence(given: Tensor, wanted: Tensor, multi_label: bool) -> Tensor:
@@ -262,7 +286,18 @@ def rate(step: int, steps: int) -> float:
     return warm * (0.05 + 0.95 * (1 + math.cos(math.pi * step / steps)) / 2)
 
 
-def _teacher(model: nn.Module, shared: bool) -> nn.Module:
+def _checked(teacher: nn.Module, model: nn.Module) -> nn.Module:
+    """Return a teacher of the user's after a look at it."""
+    require(isinstance(teacher, nn.Module), f"The teacher must be a model, got {shown(teacher)}.")
+    require(teacher is not model, "The teacher is the model itself; leave teacher out to teach it what it was.")
+    try:
+        adapter_for(teacher)
+    except LoopeError as error:
+        raise LoopeError(f"The teacher cannot be compared with: {error}") from error
+    return teacher
+
+
+def _own_teacher(model: nn.Module, shared: bool) -> nn.Module:
     """Return the model with its own encoding, as a copy that may share the backbone's weights."""
     attachment = sole_attachment(model)
     kept = {id(each) for part in (attachment.own, attachment.encoders) for each in part.parameters()}
@@ -273,7 +308,7 @@ def _teacher(model: nn.Module, shared: bool) -> nn.Module:
     detach(twin)
     for each, wanted in trainable:  # `detach` restores what `freeze_backbone` froze, in the shared weights too
         each.requires_grad_(wanted)
-    return twin
+    return twin.eval()
 
 
 @contextmanager

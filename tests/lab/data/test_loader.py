@@ -140,8 +140,9 @@ def test_bad_files_are_named_by_workers_too(tmp_path):
             list(source.batches(0))
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("kind", ["classification", "segmentation"])
-def test_workers_leave_interrupts_to_the_trainer(images, tmp_path, kind):
+def test_workers_leave_stopping_to_the_trainer(images, tmp_path, kind, number):
     def source(workers: int) -> LoadedSource:
         if kind == "classification":
             return ImageSource(images.take([0, 2, 4, 5]), 1, SMALL, workers=workers)
@@ -152,7 +153,7 @@ def test_workers_leave_interrupts_to_the_trainer(images, tmp_path, kind):
     batches = source(1).batches(0)
     found = [next(batches)]
     (worker,) = set(multiprocessing.active_children()) - others
-    os.kill(worker.pid, signal.SIGINT)
+    os.kill(worker.pid, number)
     assert_equal([*found, *batches], expected)
 
 

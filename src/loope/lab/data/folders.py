@@ -140,7 +140,7 @@ def read_labels(path: Path, files: Files) -> dict[str, int]:
         LoopeError: if the file cannot be read, a line is malformed, or names no file or one twice.
     """
     try:
-        lines = path.read_text().splitlines()
+        lines = path.read_text("utf-8-sig").splitlines()  # some editors on Windows write a mark at the start
     except (OSError, ValueError) as error:
         raise LoopeError(
             f"Cannot read the labels {path}: {error}; give a text file with lines 'relative/path index'."

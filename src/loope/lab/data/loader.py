@@ -158,7 +158,7 @@ class LoadedSource(Source):
             sampler=requests,
             num_workers=self.workers,
             generator=torch.Generator(),  # otherwise the loader would draw from torch's global generator
-            worker_init_fn=ignore_interrupts,
+            worker_init_fn=leave_stopping_to_the_trainer,
             pin_memory=torch.cuda.is_available(),
         )
         for loaded in loader:
@@ -168,6 +168,10 @@ class LoadedSource(Source):
             yield loaded.inputs, loaded.targets
 
 
-def ignore_interrupts(worker: int) -> None:
-    """Ignore Ctrl-C in a worker process: the trainer handles it, and may need batches to finish its step."""
+def leave_stopping_to_the_trainer(worker: int) -> None:
+    """Ignore Ctrl-C and the first SIGTERM in a worker process: the trainer may need batches to finish its step.
+
+    Schedulers send SIGTERM to all processes of a job. A second one ends a worker that hangs.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda number, frame: signal.signal(signal.SIGTERM, signal.SIG_DFL))

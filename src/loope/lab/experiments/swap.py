@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -33,11 +34,12 @@ from loope.pesi_metric.position_table import require_timm_model
 from loope.surgery.adapters.base import adapter_for
 from loope.surgery.attach import attach
 from loope.surgery.checkpoint import save
-from loope.surgery.transfer import CLIP, LR, WARMUP, HandOver
+from loope.surgery.transfer import BETA2, CLIP, LR, WARMUP, HandOver
 
 HELD_OUT, MOST_HELD_OUT = 10, 500  # one in ten images, and at most so many
 EVALUATIONS = 5  # at most, in a run
 SETTINGS = "swap.json"  # in the folder of a run, which it identifies
+WRITING = "writing"  # in that folder, from when this run starts to write its file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +86,7 @@ class Swap:
             lr=self.lr,
             min_lr=self.lr / 20,
             warmup=WARMUP * self.epochs,
+            beta2=BETA2,
             clip=CLIP,
             precision=self.precision,
             train="encoder" if self.freeze_backbone else "all",
@@ -147,11 +150,7 @@ class SwapRun:
         self.to = to
         self.folder = to.with_name(to.name + ".run")
         self._check_folder()
-        # If the run's folder is still there, this run wrote the file and stopped before it removed the folder.
-        require(
-            (self.folder / SETTINGS).exists() or not os.path.lexists(to),
-            f"{to} exists already; move or delete it, or write to another file.",
-        )
+        self._check_file()
         require_timm_model(swap.model)
         encoder_class(swap.encoder)
         learnt, held = split(files.names, swap.seed, swap.steps * swap.batch_size)
@@ -164,8 +163,8 @@ class SwapRun:
             adapter_for(create_timm(Model(name=swap.model)))  # refuses a model before its weights are looked for
         torch.manual_seed(swap.seed)
         model = create_timm(Model(name=swap.model, weights="pretrained"))
-        attach(model, swap.encoder, init="own", freeze_backbone=swap.freeze_backbone, **swap.options)
-        self.distributed = Distributed("float32")
+        attach(model, [(swap.encoder, swap.options)], init="own", freeze_backbone=swap.freeze_backbone)
+        self.distributed = Distributed(swap.precision)  # checks it before the folder is claimed
         self.model = model.to(self.distributed.device)
         classes = int(getattr(model, "num_classes", 0))
         for name, label in labels.items():
@@ -213,6 +212,10 @@ class SwapRun:
                 )
             work.finish()
         after = self._compare(work)[0]
+        require(
+            math.isfinite(after.tokens),
+            f"The model is no longer finite, so it was not written; delete {self.folder} and try a smaller lr.",
+        )
         self.distributed.on_first(self._write)
         return Swapped(
             original_top1=original,
@@ -237,6 +240,13 @@ class SwapRun:
         right = (given.cpu() == self.truth)[known]
         return float(right.float().mean()) if len(right) else None
 
+    def _check_file(self) -> None:
+        """Check that the file is free, or that this run wrote it and stopped before it removed its folder."""
+        require(
+            (self.folder / WRITING).exists() or not os.path.lexists(self.to),
+            f"{self.to} exists already; move or delete it, or write to another file.",
+        )
+
     def _check_folder(self) -> None:
         """Check that the folder of the run is free, or holds this run."""
         if not self.folder.exists() or (self.folder.is_dir() and not any(self.folder.iterdir())):
@@ -249,6 +259,8 @@ class SwapRun:
             isinstance(old, dict),
             f"{self.folder} is needed for the run and holds something else; move it away, or write to another file.",
         )
+        if [path.name for path in self.folder.iterdir()] == [SETTINGS]:
+            return  # nothing was trained yet
         found = list(differences(old, json.loads(self._settings())))
         require(
             not found,
@@ -263,6 +275,9 @@ class SwapRun:
         return json.dumps(asdict(self.swap), indent=1, default=str) + "\n"
 
     def _write(self) -> None:
+        self._check_file()  # it may have come up during the run, which is kept
+        if self.folder.exists():
+            write_atomic(self.folder / WRITING, "")
         save(self.model, self.to)
         if self.folder.exists():
             shutil.rmtree(self.folder)
