@@ -68,6 +68,16 @@ _HOME = {
     "position_artifacts": "loope.diagnostics.share",
     "position_share": "loope.diagnostics.share",
 }
+_MOVED = {  # names of 0.1, and what they are now
+    "freeze": "loope.bake",
+    "Pesi": "loope.PesiScores",
+    "models": "loope.segmentation",
+    "load_images": "loope.lab.data.load_images",
+    "ImageSource": "loope.lab.data.ImageSource",
+    "data": "loope.lab.data",
+    "engine": "loope.lab.engine",
+    "experiments": "loope.lab.experiments",
+}
 _MODULES = ("plots", "segmentation")
 
 __all__ = [*_HOME, *_MODULES, "__version__"]
@@ -136,6 +146,8 @@ def __getattr__(name: str) -> Any:
         value: Any = import_module(f"loope.{name}")
     elif name in _HOME:
         value = getattr(import_module(_HOME[name]), name)
+    elif name in _MOVED:
+        raise AttributeError(f"`loope.{name}` is `{_MOVED[name]}` since 0.2; see CHANGELOG.md")
     else:
         raise AttributeError(f"module 'loope' has no attribute {name!r}")
     globals()[name] = value

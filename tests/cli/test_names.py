@@ -1,6 +1,7 @@
-"""Names are checked before torch is loaded: a misspelt one is refused in a fraction of a second."""
+"""Names, paths and numbers are checked before torch is loaded: a wrong one is refused in a fraction of a second."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from loope.cli.main import GROUPS, OVERVIEW, app, main
 from loope.encoders.describe import ALL_KINDS
 from loope.lab.engine.tracking import TRACKERS
 from loope.lab.executors import _EXECUTORS
+from loope.lab.experiments.report import ENDINGS
 from loope.lab.experiments.table import table_names
 from loope.lab.reports.formats import FORMATS
 from loope.three_cell.dataset import SAMPLERS
@@ -46,6 +48,40 @@ WRONG = [
     ("three-cell export out --split tran", "tran", "train"),
     ("three-cell export out --format ngz", "ngz", "npz"),
 ]
+# Other mistakes, and what the message says.
+SWAP = "swap vit_tiny_patch16_224 rope_mixed --images . --to a.safetensors"
+MISTAKES = {
+    f"{SWAP} --images nodir": "There is no folder nodir",
+    f"{SWAP} --lr -1": "`lr` must be a positive number, got -1",
+    f"{SWAP} --precision bf16": "use one of: bfloat16",
+    f"{SWAP} --option foo": "NAME=VALUE, got 'foo'",
+    f"{SWAP} --to y": "a .safetensors file, got 'y'",
+    f"{SWAP} --to none/a.safetensors": "a folder that exists",
+    f"{SWAP} --to broken.safetensors": "broken.safetensors exists already",
+    f"{SWAP} --labels nofile": "Cannot read the labels nofile",
+    "diagnose vit_tiny_patch16_224 --images nodir": "There is no folder nodir",
+    "diagnose vit_tiny_patch16_224 --images . --encoder loope --option foo": "NAME=VALUE, got 'foo'",
+    "diagnose broken.safetensors --images .": "'broken.safetensors' is no whole .safetensors file",
+    "audit nofile.safetensors": "no file or folder nofile.safetensors",
+    "audit broken.safetensors": "'broken.safetensors' is no whole .safetensors file",
+    "pesi --checkpoint nofile.safetensors": "no file 'nofile.safetensors'",
+    "pesi --checkpoint broken.safetensors": "'broken.safetensors' is no whole .safetensors file",
+    "pesi gilbert --dim 0": "--dim",
+    "pesi gilbert --directions 0": "--directions",
+    "encoders --dim 0": "--dim",
+    "explore nofile.safetensors --no-browser --port 0": "no file 'nofile.safetensors'",
+    "explore broken.safetensors --no-browser --port 0": "'broken.safetensors' is no whole .safetensors file",
+    "explore --host a..b --no-browser": "Cannot listen on a..b",
+    "explore --export broken.safetensors": "--export takes a folder, got the file 'broken.safetensors'",
+    "demo --out broken.safetensors": "--out takes a folder, got the file 'broken.safetensors'",
+    "three-cell show --grid abc": "HEIGHTxWIDTH, got 'abc'",
+    "three-cell export out --grid 0x3": "at least 1x1",
+    "three-cell export out --cell 0": "--cell",
+    "report table4 --to x.xyz": "Unknown ending of a report '.xyz'",
+    "report table4 --to .": "--to takes a file",
+    "help": "loope --help",
+}
+PLAIN = {"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}
 TRY = """
 import contextlib, io, json, sys
 from loope.cli.main import main
@@ -64,10 +100,12 @@ for typed in json.loads(sys.argv[1]):
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory):
-    typed = json.dumps([line for line, _, _ in WRONG])
-    folder = tmp_path_factory.mktemp("empty")
-    done = subprocess.run([sys.executable, "-c", TRY, typed], cwd=folder, capture_output=True, text=True, check=True)
-    return dict(zip([line for line, _, _ in WRONG], map(json.loads, done.stdout.splitlines()), strict=True))
+    typed = [*(line for line, _, _ in WRONG), *MISTAKES]
+    folder = tmp_path_factory.mktemp("folder")
+    (folder / "broken.safetensors").write_bytes(b"an hour of training")
+    command = [sys.executable, "-c", TRY, json.dumps(typed)]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True, env=os.environ | PLAIN)
+    return dict(zip(typed, map(json.loads, done.stdout.splitlines()), strict=True))
 
 
 @pytest.mark.parametrize(("typed", "wrong", "offered"), WRONG)
@@ -79,6 +117,14 @@ def test_a_wrong_name_is_refused_before_torch_is_loaded(answers, typed, wrong, o
     assert not loaded
 
 
+@pytest.mark.parametrize("typed", MISTAKES)
+def test_a_mistake_is_refused_before_torch_is_loaded(answers, typed):
+    code, said, loaded = answers[typed]
+    assert code == 2, said
+    assert MISTAKES[typed] in said
+    assert not loaded
+
+
 def test_the_names_are_those_of_the_library():
     assert sorted(names.registered("encoder")) == sorted(loope.list_encoders())
     assert sorted(names.registered("order")) == sorted(loope.list_orders())
@@ -86,7 +132,8 @@ def test_the_names_are_those_of_the_library():
     assert set(names.SAMPLERS) == set(SAMPLERS)
     assert names.SPLITS == SPLITS
     assert names.EXPORT_FORMATS == EXPORT_FORMATS
-    assert tuple(FORMATS) == names.REPORT_FORMATS
+    assert list(FORMATS) == list(names.REPORT_ENDINGS)
+    assert names.REPORT_ENDINGS == ENDINGS
     assert names.TRACKERS == TRACKERS
     assert list(names.EXECUTORS) == _EXECUTORS.names()
 
@@ -109,7 +156,7 @@ def test_loope_alone_shows_what_it_can_do():
         check=True,
     )
     assert loope.__version__ in done.stdout
-    assert len([line for line in done.stdout.splitlines() if line.strip()]) <= 10
+    assert len([line for line in done.stdout.splitlines() if line.strip()]) <= 12
     assert all(len(line) < 80 for line in done.stdout.splitlines())
 
 

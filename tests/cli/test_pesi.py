@@ -152,7 +152,6 @@ def test_a_model_by_name_uses_its_own_grid(monkeypatch):
     [
         (["gilbart"], "Unknown encoder 'gilbart'"),
         (["--grid", "1x1"], "no distances to compare"),
-        (["gilbert", "--directions", "0"], "`directions` must be"),
         (["--checkpoint", "nowhere.safetensors"], "no file 'nowhere.safetensors'"),
         (["--checkpoint", "model.pth"], "must be a .safetensors file"),
         (["--model", "vit_tini_patch16_224"], "no model 'vit_tini_patch16_224'; nearest are vit_tiny_patch16_224"),

@@ -22,7 +22,7 @@ from loope.lab.data.loader import BadImageError
 from loope.lab.data.transforms import ClassificationTransform
 from loope.lab.engine.loop import reseed
 from loope.lab.engine.schedule import learning_rate
-from loope.lab.experiments.swap import Comparison, Swap, Swapped, SwapRun, split
+from loope.lab.experiments.swap import WRITING, Comparison, Swap, Swapped, SwapRun, split
 from loope.lab.experiments.timm_models import preparation
 from loope.surgery.transfer import HandOver
 
@@ -118,7 +118,7 @@ def test_against_a_bare_loop(photos, weights, tmp_path):
     images = Images(Files(photos, names), [0] * 19, ["train"] * 19, ["any"])
     source = ImageSource(images, 4, preparation(MODEL), train=True, augment="flip", workers=0)
     batches = [batch for epoch in range(2) for batch, _ in source.batches(epoch)]
-    optimizer = torch.optim.AdamW(model.parameters(), weight_decay=0.0)
+    optimizer = torch.optim.AdamW(model.parameters(), weight_decay=0.0, betas=(0.9, 0.95))
     for step in range(8):
         optimizer.param_groups[0]["lr"] = learning_rate(chosen.recipe, step, 8 // chosen.epochs)
         work.set_progress((step + 1) / 8)
@@ -227,7 +227,11 @@ def test_an_interrupted_swap_goes_on_to_the_same_file(photos, tmp_path, monkeypa
         swap(MODEL, "rope_mixed", **{**options, "lr": 0.01})
     with pytest.raises(LoopeError, match="encoder was rope_mixed and is rope_axial"):
         swap(MODEL, "rope_axial", **options)
-    parts.write_bytes(b"written, then stopped before the folder was removed")
+    parts.write_bytes(b"put there by someone else")
+    with pytest.raises(LoopeError, match=r"parts\.safetensors exists"):
+        swap(MODEL, "rope_mixed", **options)
+    assert parts.read_bytes() == b"put there by someone else"
+    (tmp_path / "parts.safetensors.run" / WRITING).touch()  # as a run leaves it that stopped while it wrote the file
     again = swapped(photos, parts, "rope_mixed")
     assert len(shares) == 6
     assert [strength for strength, _ in shares] == pytest.approx([1 / 3, 2 / 3, 1, 1, 1, 1])
@@ -260,6 +264,7 @@ def bad(photos, tmp_path):
         "no transformer": ({"model": "resnet18"}, "ResNet"),
         "encoder": ({"encoder": "roap"}, "roap"),
         "option": ({"option": "colour=red"}, "colour"),
+        "argument of attach": ({"option": "init=own"}, "init"),
         "malformed option": ({"option": "temperature"}, "NAME=VALUE"),
         "bad value": ({"option": "temperature=hot"}, "temperature.*hot"),
         "ending": ({"to": tmp_path / "m.pt"}, r"\.safetensors"),
@@ -274,6 +279,7 @@ def bad(photos, tmp_path):
         "batch": ({"batch_size": 20}, "20"),
         "learning rate": ({"lr": 0}, "lr"),
         "precision": ({"precision": "float8"}, "float8"),
+        "precision of GPUs": ({"precision": "float16"}, "float16"),
     }
 
 
@@ -299,5 +305,5 @@ def test_a_corrupt_image_has_its_own_error(photos, tmp_path):
 
 def test_labels_may_have_spaces_in_their_paths(tmp_path):
     files = Files(tmp_path, ["a b/c d.png", "e.png"])
-    (tmp_path / "labels").write_text("a b/c d.png  7\n\ne.png\t12\n")
+    (tmp_path / "labels").write_text("a b/c d.png  7\n\ne.png\t12\n", "utf-8-sig")
     assert read_labels(tmp_path / "labels", files) == {"a b/c d.png": 7, "e.png": 12}

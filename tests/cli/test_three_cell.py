@@ -91,9 +91,9 @@ def test_export_as_npz_of_a_split(tmp_path):
     [
         (["show", "--grid", "1x9"], "not on one line"),
         (["show", "--split", "tset"], "Unknown split 'tset'; use one of: test"),
-        (["export", "{folder}", "--size", "0"], "`size` must be a whole number from 1 up"),
-        (["export", "{folder}", "--cell", "-1"], "`cell` must be"),
-        (["export", "{folder}", "--seed", "-1"], "`seed` must be"),
+        (["export", "{folder}", "--size", "0"], "--size"),
+        (["export", "{folder}", "--cell", "-1"], "--cell"),
+        (["export", "{folder}", "--seed", "-1"], "--seed"),
         (["export", "{folder}", "--format", "jpeg"], "Unknown format 'jpeg'"),
         (["export", "{folder}/.."], "a folder of its own"),
     ],

@@ -10,6 +10,7 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
+from loope.cli import paths
 from loope.cli.options import MOST_JOBS, MOST_SEED, JsonOption
 from loope.cli.text import as_text
 from loope.core.packages import require_packages
@@ -36,6 +37,7 @@ def demo(
     Example:
         loope demo --out out/demo
     """
+    paths.require_output_folder(out, "--out")
     # Fail before training, not after it; the imports below need some of them.
     require_packages("The demo", "train,plots", "accelerate", "matplotlib", "safetensors", "timm", "torchmetrics")
     from loope.cli.progress import RunProgress, interruptible

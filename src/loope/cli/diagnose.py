@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from loope.cli import names
+from loope.cli import names, paths
 from loope.cli.options import JsonOption, busy, read_encoder_options
 from loope.cli.text import as_text
 from loope.core.errors import require
@@ -47,6 +47,7 @@ def audit(
     """
     require_packages("An audit", "models", "timm")
     names.require_model(model)
+    paths.require_whole(model)
     from loope.diagnostics.audit import audit as check
     from loope.lab.experiments.any_model import open_model
 
@@ -91,10 +92,13 @@ def diagnose(
     names.require_model(model)
     names.require_encoders([] if encoder is None else [encoder])
     require(encoder is not None or not option, "--option is for the encoder; name one with --encoder.")
+    options: dict[str, Any] = read_encoder_options(option or [])
+    paths.require_images(images)
     if to is not None:
         require(to.suffix == ".html", f"The report is an HTML file, such as report.html; got {as_text(to)}.")
         require(to.parent.is_dir(), f"There is no folder {to.parent}; make it first.")
         require_packages("A report", "plots", "matplotlib")
+    paths.require_whole(model)
     from loope.diagnostics.whole import diagnose as measure
     from loope.lab.data.folders import read_unlabelled
     from loope.lab.experiments.any_model import open_model, preparation_of
@@ -107,7 +111,6 @@ def diagnose(
         files = _some(read_unlabelled(images), most)
         made = open_model(model)
         if encoder is not None:
-            options: dict[str, Any] = read_encoder_options(option or [])
             attach(made, encoder, init="own", **options)
             require(
                 not report(made).keep_own,

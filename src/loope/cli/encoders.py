@@ -19,7 +19,7 @@ def encoders(
         str | None, typer.Option(help="List one kind: none, additive, conditional, rotary or bias.")
     ] = None,
     grid: Annotated[str, typer.Option(help="HEIGHTxWIDTH of the grid, for the parameter count.")] = "14x14",
-    dim: Annotated[int, typer.Option(help="Width of the tokens, for the parameter count.", max=MOST_DIM)] = 768,
+    dim: Annotated[int, typer.Option(help="Width of the tokens, for the parameter count.", min=1, max=MOST_DIM)] = 768,
     as_json: JsonOption = False,
 ) -> None:
     """List the encoders by kind, with parameters (- if the size is not supported), paper and options.

@@ -13,8 +13,10 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
+from loope.cli import paths
 from loope.cli.text import as_text
 from loope.core.errors import LoopeError, MissingPackageError, require
+from loope.core.weights import WeightsFile
 
 PORT = 8477
 
@@ -30,7 +32,10 @@ def explore(
         Path | None, typer.Option(metavar="DIR", help="Export the page as static files instead of serving it.")
     ] = None,
 ) -> None:
-    """Explore encodings in the browser: compare encoders, orders, LOOPE on an image, Three-Cell.
+    """Explore encodings in the browser: compare encoders, orders, LOOPE on an image, a model by layers, Three-Cell.
+
+    The Model view shows what each layer of a model does with positions.
+    Checkpoints are in Compare; those of loope.save are in LOOPE and Model, too.
 
     Examples:
         loope explore
@@ -39,23 +44,35 @@ def explore(
 
         loope explore --export out/explorer
     """
-    try:
-        import torch
-
+    if export is not None:
+        require(not checkpoints, "--export writes the built-in page; leave the checkpoints out.")
+        paths.require_output_folder(export, "--export")
+    try:  # none of these loads torch
         from loope.explorer.app import create_app
         from loope.explorer.middleware import is_loopback
         from loope.explorer.server import create_server
     except ImportError:
         raise MissingPackageError("The explorer needs its server: pip install 'loope[explore]'.") from None
     if export is not None:
-        require(not checkpoints, "--export writes the built-in page; leave the checkpoints out.")
         _export(export)
         return
     local = is_loopback(host)
-    app = create_app(local, checkpoints or [])  # first: it refuses files that it cannot read
-    listening = _listen(host, port)
+    with _listen(host, port) as listening:  # closed if a checkpoint is refused
+        for path in checkpoints or ():
+            WeightsFile(path)  # refuses a wrong one before torch is loaded
+        import torch
+
+        app = create_app(local, checkpoints or [])
+        _announce(host, local, listening.getsockname()[1], browser)
+        # Responses are small and computed side by side: threads within one would only slow them down.
+        os.environ.setdefault("OMP_NUM_THREADS", "1")  # for processes that this one starts
+        torch.set_num_threads(1)
+        create_server(app).run(sockets=[listening])
+
+
+def _announce(host: str, local: bool, port: int, browser: bool) -> None:
     shown = f"[{host}]" if ":" in host else host
-    address = f"http://{shown if local else 'localhost'}:{listening.getsockname()[1]}/"
+    address = f"http://{shown if local else 'localhost'}:{port}/"
     typer.echo(f"The explorer is at {address} (Ctrl+C to stop).")
     if not local:
         typer.secho(
@@ -66,10 +83,6 @@ def explore(
     if browser:
         # In a thread: some browsers block until they are closed.
         threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
-    # Responses are small and computed side by side: threads within one would only slow them down.
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # for processes that this one starts
-    torch.set_num_threads(1)
-    create_server(app).run(sockets=[listening])
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -43,6 +43,7 @@ Explore    loope explore                     compare encodings in the browser
            loope order gilbert raster        compare patch orders
 Measure    loope pesi gilbert sincos2d       how well do they keep geometry?
            loope audit vit_tiny_patch16_224  does a model use positions right?
+           loope diagnose --help             what do its layers know of them?
 Use        loope swap --help                 a new encoder for a trained model
 Reproduce  loope demo                        five encoders compared, 5 minutes
            loope run table4                  a table of the paper

@@ -21,7 +21,7 @@ KINDS = ("none", "additive", "conditional", "rotary", "bias")
 SAMPLERS = ("exact", "paper")
 SPLITS = ("train", "val", "test")
 EXPORT_FORMATS = ("png", "npz")
-REPORT_FORMATS = ("md", "html", "latex", "csv", "json")
+REPORT_ENDINGS = {"md": "md", "html": "html", "latex": "tex", "csv": "csv", "json": "json"}  # of files, by format
 TRACKERS = ("tensorboard", "wandb", "mlflow", "trackio")
 EXECUTORS = ("local", "here", "ray", "slurm")
 

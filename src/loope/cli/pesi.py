@@ -43,8 +43,8 @@ def pesi(
     grid: Annotated[
         str | None, typer.Option(help="HEIGHTxWIDTH of the grid; by default 14x14, or the position table's own.")
     ] = None,
-    dim: Annotated[int, typer.Option(help="Width of the tokens, for encoders.", max=MOST_DIM)] = 768,
-    directions: Annotated[int, typer.Option(help="Number of direction buckets for M_D.")] = 60,
+    dim: Annotated[int, typer.Option(help="Width of the tokens, for encoders.", min=1, max=MOST_DIM)] = 768,
+    directions: Annotated[int, typer.Option(help="Number of direction buckets for M_D.", min=1)] = 60,
     checkpoint: Annotated[
         Path | None, typer.Option(help="A .safetensors file whose position encoding is measured.")
     ] = None,
@@ -80,6 +80,7 @@ def pesi(
     size = None if grid is None else read_grid(grid)
     if size is not None:
         require_comparable(size)
+    file = None if checkpoint is None else WeightsFile(checkpoint)  # last: if the file is good, it loads torch
     import torch
 
     from loope.encoders import create_encoder, list_encoders
@@ -90,8 +91,8 @@ def pesi(
     rows: list[Measured] = []
     unused: list[str] = []
     with busy("Measuring"):
-        if checkpoint is not None or model is not None:
-            found, unused = _trained(checkpoint, model, size, table)
+        if file is not None or model is not None:
+            found, unused = _trained(file, model, size, table)
             rows = [_row(each, directions) for each in found]
         cells = size or Grid(14, 14)
         for name in encoders or ([] if rows else list_encoders()):
@@ -109,19 +110,18 @@ def pesi(
 
 
 def _trained(
-    path: Path | None, model: str | None, grid: Grid | None, table: str | None
+    file: WeightsFile | None, model: str | None, grid: Grid | None, table: str | None
 ) -> tuple[list[EncodingInUse], list[str]]:
     """Return the position encodings in use in a file or a timm model, and the names of the unused position tables."""
     from loope.pesi_metric.position_table import model_table
     from loope.surgery.acting import EncodingInUse, acting
 
-    if path is None:
+    if file is None:
         assert model is not None  # noqa: S101  (for the type checker: one of both is given)
         own = model_table(model, grid, table)
         return [EncodingInUse(model, own, as_grid(tuple(own.shape[:2])), own.shape[-1])], []
-    file = WeightsFile(path)
     found = acting(file, file.metadata, grid=grid, name=table, model=model)
-    title = model or path.name
+    title = model or file.path.name
     plain = len(found.positions) == 1 and not found.set_aside
     named = [each._replace(name=title if plain else f"{title}: {each.name}") for each in found.positions]
     return named, found.set_aside

@@ -33,10 +33,14 @@ def report(
         loope report table1 --format csv --to -
     """
     require_packages("A report", "train", "pandas", "scipy")
+    one_of("format", file_format, names.REPORT_ENDINGS)
+    if to is not None:
+        require(not to.is_dir(), f"--to takes a file, got the folder {str(to)!r}.")
+        if to.suffix:
+            one_of("ending of a report", to.suffix, [f".{ending}" for ending in names.REPORT_ENDINGS.values()])
+    numbers = options.read_seeds(seeds)
     found = options.read_table(table, epochs, classes, skip_bad_images).narrowed(*(only or ()))
     found.select(preset)  # fail early for an unknown preset
-    numbers = options.read_seeds(seeds)
-    one_of("format", file_format, names.REPORT_FORMATS)
     from loope.lab.experiments.report import make_results_table, write_report
     from loope.lab.experiments.results import Results
     from loope.lab.reports.formats import render
@@ -45,7 +49,6 @@ def report(
         shown = make_results_table(found, preset, numbers, Results.in_folder(out / "runs"))
         typer.echo(render(shown, file_format), nl=False)
         return
-    require(to is None or not to.is_dir(), f"--to takes a file, got the folder {str(to)!r}.")
     with options.busy("Drawing"):
         written = write_report(found, preset, numbers, out, file_format, to)
     typer.echo(f"Written: {printable(written)}")

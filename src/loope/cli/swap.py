@@ -11,6 +11,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from loope.cli import paths
 from loope.cli.names import require_encoders, require_timm_model
 from loope.cli.options import MOST_SEED, JsonOption, busy, read_encoder_options
 from loope.cli.text import as_text
@@ -63,18 +64,26 @@ def swap(
     require_packages("Swapping an encoder", "train", "accelerate", "safetensors", "timm", "torchmetrics", "torchvision")
     require_timm_model(model)
     require_encoders([encoder])
+    options = read_encoder_options(option or [])
+    paths.require_images(images)
+    paths.require_new_model(to)
+    if labels is not None:
+        paths.require_labels(labels)
+    world_size()  # must make sense
+    from loope.lab.engine.recipe import Recipe
+
+    Recipe(epochs=1, batch_size=batch_size, lr=lr, min_lr=0, precision=precision)  # as `Swap` does
     from loope.cli.progress import TrainingBar, interruptible
     from loope.lab.data.folders import read_labels, read_unlabelled
     from loope.lab.engine.signals import Interrupted
     from loope.lab.experiments.swap import Swap, SwapRun
 
-    world_size()  # must make sense
     first = os.environ.get("RANK", "0") == "0"  # of the processes that share a run, only one prints
     console = Console(stderr=as_json, quiet=not first)
     chosen = Swap(
         model=model,
         encoder=encoder,
-        options=read_encoder_options(option or []),
+        options=options,
         steps=steps,
         batch_size=batch_size,
         lr=lr,
@@ -98,6 +107,8 @@ def swap(
     if as_json:
         return
     console.print(_table(result))
+    if labels is not None and not result.labelled:
+        console.print("None of the labelled images is held out, so there is no top-1; label more of them.")
     if not result.strength:
         console.print(
             "The encoder has strength 0 beside the model's own encoding: train it with --steps and "

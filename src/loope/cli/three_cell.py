@@ -12,10 +12,11 @@ from rich.progress import Progress
 from rich.text import Text
 
 from loope.cli import names
-from loope.cli.options import JsonOption, busy, read_grid, require_drawing
+from loope.cli.options import MOST_SEED, JsonOption, busy, read_grid, require_drawing
 from loope.cli.text import as_text
 from loope.core.errors import one_of, require
 from loope.core.files import write_atomic
+from loope.core.grid import Grid
 from loope.core.limits import MOST_PIXELS, MOST_SAMPLES
 from loope.core.plain import to_json
 
@@ -26,10 +27,10 @@ three_cell = typer.Typer(
     help="Three-Cell, the position probe: three coloured cells, four geometric questions.", no_args_is_help=True
 )
 
-SizeOption = Annotated[int, typer.Option(help="Samples in all splits together.", max=MOST_SAMPLES)]
+SizeOption = Annotated[int, typer.Option(help="Samples in all splits together.", min=1, max=MOST_SAMPLES)]
 GridOption = Annotated[str, typer.Option(help="HEIGHTxWIDTH of the grid, at least 3x3.")]
-CellOption = Annotated[int, typer.Option(help="Side of a cell in pixels.")]
-SeedOption = Annotated[int, typer.Option(help="Seed of the samples and splits.")]
+CellOption = Annotated[int, typer.Option(help="Side of a cell in pixels.", min=1)]
+SeedOption = Annotated[int, typer.Option(help="Seed of the samples and splits.", min=0, max=MOST_SEED)]
 SplitOption = Annotated[str | None, typer.Option(help="train, val or test; by default all.")]
 SamplerOption = Annotated[str, typer.Option(help="exact, or paper for the published procedure.")]
 
@@ -53,12 +54,14 @@ def show(
         loope three-cell show --draw out/three-cell.png
     """
     _check_names(split, sampler)
+    cells = _read_cells(grid, 1)
     if draw is not None:
         require_drawing(draw)
+    from loope.three_cell import ThreeCell
     from loope.three_cell.bits import in_words
 
     with busy("Sampling"):
-        data = _data(size, grid, 1, seed, split, sampler)
+        data = ThreeCell(size, cells, 1, seed, split, sampler=sampler)
     count = min(count, len(data))
     if draw is not None:
         with busy("Drawing"):
@@ -103,9 +106,11 @@ def export(
     """
     _check_names(split, sampler)
     one_of("format", file_format, names.EXPORT_FORMATS)
+    cells = _read_cells(grid, cell)
+    from loope.three_cell import ThreeCell
     from loope.three_cell.export import export as write
 
-    data = _data(size, grid, cell, seed, split, sampler)
+    data = ThreeCell(size, cells, cell, seed, split, sampler=sampler)
     console = Console(stderr=as_json)
     try:
         with Progress(console=console, transient=True) as progress:
@@ -129,15 +134,13 @@ def _check_names(split: str | None, sampler: str) -> None:
     one_of("sampler", sampler, names.SAMPLERS)
 
 
-def _data(size: int, grid: str, cell: int, seed: int, split: str | None, sampler: str) -> ThreeCell:
-    from loope.three_cell import ThreeCell
-
+def _read_cells(grid: str, cell: int) -> Grid:
     cells = read_grid(grid)
     require(
         cells.size * cell**2 <= MOST_PIXELS,
         f"An image may have up to {MOST_PIXELS:,} pixels, got a grid of {cells} with cells of {cell}x{cell}.",
     )
-    return ThreeCell(size, cells, cell, seed, split, sampler=sampler)
+    return cells
 
 
 def _sample(data: ThreeCell, index: int) -> Text:
