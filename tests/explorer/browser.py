@@ -6,6 +6,7 @@ import io
 import math
 import os
 import re
+import time
 from pathlib import Path
 
 import torch
@@ -35,7 +36,8 @@ def ready(page):
 
 def until(page, expression):
     """Wait until a JavaScript expression holds. Playwright's own wait uses eval, which the page's policy forbids."""
-    for _ in range(1000):
+    ends = time.monotonic() + 300
+    while time.monotonic() < ends:
         if page.evaluate(expression):
             return
         page.wait_for_timeout(20)

@@ -9,7 +9,6 @@ import torch
 import loope
 from loope.core.errors import LoopeWarning
 from loope.core.grid import Grid
-from loope.explorer import queue
 from loope.pesi_metric.summary import summarize
 from tests.explorer.browser import colours, link, open_view, painted, pixels, ready, run, until
 from tests.explorer.compare_view import assert_maps, map_of
@@ -68,9 +67,7 @@ def test_a_picture_under_the_maps(page, address, tmp_path):
     assert pixels(page, 0, (5, 5)) == before
 
 
-def test_an_opened_checkpoint_stands_beside_the_others(page, address, tmp_path, monkeypatch):
-    monkeypatch.setattr(queue, "SECONDS_ELSEWHERE", 60)  # a process starts slowly on a busy machine
-    page.set_default_timeout(60_000)
+def test_an_opened_checkpoint_stands_beside_the_others(page, address, tmp_path):
     model = saved_model(tmp_path / "mine.safetensors", "rope_mixed")
     encoder = model.loope.encoders[0][0]
     torch.nn.init.uniform_(next(encoder.parameters()), -1, 1)  # trained
@@ -89,7 +86,7 @@ def test_an_opened_checkpoint_stands_beside_the_others(page, address, tmp_path, 
     page.get_by_label("Remove sincos2d").click()
     page.get_by_label("resize").fill("10")
     for name in ("rope_mixed", "loope.own.pos_embed, set aside"):  # an encoder and a table, resized
-        page.get_by_label("encoding").select_option(label=f"mine.safetensors: {name}")
+        page.get_by_label("encoding").select_option(label=f"{name} (mine.safetensors)")
         ready(page)
         assert "to=6x10" in link(page)
         page.get_by_role("button", name="Copy as Python").click()
@@ -97,22 +94,20 @@ def test_an_opened_checkpoint_stands_beside_the_others(page, address, tmp_path, 
             warnings.simplefilter("ignore", LoopeWarning)
             printed = run(page.locator("dialog code").inner_text(), tmp_path)
         shown = re.search(r"M_U\s+(\S+) of", page.locator(".scores").inner_text())[1]
-        assert f"mine.safetensors: {name}: M_U {shown}," in printed
+        assert f"{name} (mine.safetensors): M_U {shown}," in printed
         page.get_by_role("button", name="Close").click()
     (tmp_path / "text.safetensors").write_text("something else")
     page.get_by_label("Open a checkpoint").set_input_files(tmp_path / "text.safetensors")
     page.get_by_text("text.safetensors is no .safetensors file").wait_for()
 
 
-def test_named_checkpoints_come_first(page, tmp_path, monkeypatch):
-    monkeypatch.setattr(queue, "SECONDS_ELSEWHERE", 60)
-    page.set_default_timeout(60_000)
+def test_named_checkpoints_come_first(page, tmp_path):
     saved_model(tmp_path / "mine.safetensors", "alibi2d")
     with explorer([tmp_path / "mine.safetensors"]) as address:
         open_view(page, address, "compare?grid=3x5")
         cards = page.locator(".card")
         assert cards.count() == 4
-        assert cards.first.get_attribute("aria-label") == "mine.safetensors: alibi2d"
+        assert cards.first.get_attribute("aria-label") == "alibi2d (mine.safetensors)"
         assert page.locator(".problem").count() == 0
 
 
@@ -121,7 +116,7 @@ def test_phones_get_words_for_touching(chromium, address):
     for phone in (False, True):
         page = chromium.new_page(viewport={"width": 390, "height": 844}, has_touch=phone, is_mobile=phone)
         page.set_default_timeout(60_000)
-        for view in ("compare?grid=3x3&e=none", "order?grid=3x3", "three-cell", "loope"):
+        for view in ("compare?grid=3x3&e=none", "order?grid=3x3", "three-cell", "loope", "model"):
             open_view(page, address, view)
             words[view, phone] = page.locator(".lede").inner_text().lower()
         open_view(page, address, "compare?grid=3x3&dim=8&e=sincos2d")
@@ -133,3 +128,31 @@ def test_phones_get_words_for_touching(chromium, address):
     for (view, phone), text in words.items():
         assert ("tap" in text) == phone, (view, text)
         assert not (phone and any(word in text for word in ("hover", "click", "pointer", "keyboard"))), (view, text)
+
+
+def test_a_tap_on_a_name_explains_it(chromium, address):
+    page = chromium.new_page(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    for view, names in (("compare?grid=3x3&dim=8&e=sincos2d", 5), ("order?grid=3x3", 6)):
+        open_view(page, address, view)
+        terms, told = page.locator("dt button"), page.locator("dd.help")
+        assert terms.count() == told.count() == names
+        for number in range(names):
+            assert not told.nth(number).is_visible()
+            terms.nth(number).tap()
+            assert told.nth(number).is_visible()
+            assert len(told.nth(number).inner_text()) > 20
+            assert terms.nth(number).get_attribute("aria-expanded") == "true"
+        terms.first.tap()
+        assert not told.first.is_visible()
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.close()
+
+
+def test_it_opens_over_a_photograph(page, address):
+    """A link says what it is over; without that it is over nothing, as the colours of a map alone are its values."""
+    open_view(page, address, "compare")
+    assert page.get_by_label("drawn over").input_value() == "cat"
+    page.get_by_label("drawn over").select_option("nothing")
+    ready(page)
+    open_view(page, address, link(page).removeprefix("#"))
+    assert page.get_by_label("drawn over").input_value() == "nothing"

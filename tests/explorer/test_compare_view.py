@@ -200,6 +200,23 @@ def test_cards_answer_for_themselves(page, address, monkeypatch, tmp_path):
     until(page, "document.querySelector('.card.waiting') !== null")
 
 
+def test_legends_of_flat_and_narrow_maps(page, address, tmp_path):
+    path = tmp_path / "narrow.safetensors"
+    table = 1 + 0.1 * torch.rand(1, 26, 16, generator=torch.Generator().manual_seed(1))
+    save_file({"pos_embed": table}, path)
+    open_view(page, address, "compare?grid=5x5&dim=64&e=irpe&e=sincos2d")
+    irpe, sincos2d = page.locator(".value").all_inner_texts()
+    assert not re.search(r"\d", irpe)  # starts at zero: there is nothing to tell but that
+    assert re.search(r"\d", sincos2d)
+    page.get_by_label("Open a checkpoint").set_input_files(path)
+    until(page, "location.hash.includes('file~')")
+    ready(page)
+    matrix = loope.cosine_similarity(table[0, 1:].view(5, 5, 16))
+    least, most = matrix.min().item(), matrix.max().item()
+    assert 0 < most - least < 0.1
+    assert page.locator(".card .legend").nth(2).inner_text().split() == [f"{least:.3f}", f"{most:.3f}"]
+
+
 def test_the_focus_stays_in_the_card_whose_file_was_chosen(page, address, tmp_path):
     path = tmp_path / "vit.safetensors"
     save_file({"pos_embed": torch.rand(1, 26, 16, generator=torch.Generator().manual_seed(1))}, path)
@@ -220,9 +237,7 @@ def test_the_focus_stays_in_the_card_whose_file_was_chosen(page, address, tmp_pa
     assert page.evaluate("document.activeElement.ariaLabel") == "phase"
 
 
-def test_an_attached_checkpoint_shows_what_acts_and_offers_what_was_set_aside(page, address, tmp_path, monkeypatch):
-    monkeypatch.setattr(queue, "SECONDS_ELSEWHERE", 60)  # a process starts slowly on a busy machine
-    page.set_default_timeout(60_000)
+def test_an_attached_checkpoint_shows_what_acts_and_offers_what_was_set_aside(page, address, tmp_path):
     model = saved_model(tmp_path / "model.safetensors", "rope_mixed")
     open_view(page, address, "compare?grid=3x5&dim=64&e=none")
     page.get_by_label("encoding").select_option("choose")
@@ -234,12 +249,12 @@ def test_an_attached_checkpoint_shows_what_acts_and_offers_what_was_set_aside(pa
     own = summarize(loope.cosine_similarity(table), (3, 5))
     assert f"{acting.m_u:.4f}" in page.locator(".scores").inner_text()
     for name, scores in (("rope_mixed", acting), ("loope.own.pos_embed, set aside", own)):
-        page.get_by_label("encoding").select_option(label=f"model.safetensors: {name}")
+        page.get_by_label("encoding").select_option(label=f"{name} (model.safetensors)")
         ready(page)
         assert f"{scores.m_u:.4f}" in page.locator(".scores").inner_text()
         page.get_by_role("button", name="Copy as Python").click()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", LoopeWarning)  # an untrained table has means near zero
             printed = run(page.locator("dialog code").inner_text(), tmp_path)
-        assert f"model.safetensors: {name}: M_U {scores.m_u:.4f}" in printed
+        assert f"{name} (model.safetensors): M_U {scores.m_u:.4f}" in printed
         page.get_by_role("button", name="Close").click()

@@ -8,7 +8,7 @@ import torch
 import loope
 from loope.core.grid import Grid
 from loope.explorer.export import export
-from tests.explorer.browser import assert_answers, hover, open_view, ready, run, table_of
+from tests.explorer.browser import assert_answers, colours, hover, open_view, ready, run, table_of
 from tests.explorer.compare_view import COMPARE, GRID, SHOWN, assert_maps
 from tests.explorer.servers import files
 
@@ -52,6 +52,25 @@ def test_pictures_and_tables_to_take_along(page, address, similarities):
         picture.close()
 
 
+def test_pictures_have_their_own_width_and_a_scale_of_colours(page, address):
+    from PIL import Image
+
+    for view, scales in ((COMPARE, 4), ("model", 0)):
+        open_view(page, address, view)
+        wide = page.evaluate("[...document.querySelectorAll('.card > .grid canvas')].map(({ width }) => width)")
+        with page.expect_download() as made:
+            page.get_by_role("button", name="PNG").click()
+        with Image.open(made.value.path()) as picture:
+            assert sum(wide) < picture.width <= sum(wide) + (len(wide) + 1) * 16
+            rows = torch.tensor(list(picture.convert("RGB").get_flattened_data())).view(picture.height, -1, 3)
+        magma = torch.tensor(colours(page, "magma"))
+        # Where a scale starts: its ends are as far apart as the map is wide.
+        first, middle, last = (rows[:, at : rows.shape[1] - wide[0] + 1 + at] for at in (0, wide[0] // 2, wide[0] - 1))
+        ends = (first == magma[0]).all(-1) & (last == magma[-1]).all(-1)
+        found = (ends & ((middle - magma[128]).abs().amax(-1) < 6)).any(0).sum()
+        assert found == scales
+
+
 @pytest.mark.parametrize("view", ["compare", "order", "loope", "model", "three-cell"])
 def test_light_dark_and_phones(chromium, address, view, tmp_path):
     grounds = {}
@@ -61,6 +80,7 @@ def test_light_dark_and_phones(chromium, address, view, tmp_path):
         open_view(page, address, view)
         page.screenshot(path=tmp_path / f"{view}-{scheme}-{width}.png", full_page=True)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "wider than the screen"
+        assert page.evaluate("[...tabs.children].every((tab) => tab.getBoundingClientRect().right <= innerWidth)")
         canvas = page.locator("canvas.cells").first.bounding_box()
         assert canvas["width"] > 100
         grounds[scheme, width] = page.evaluate("getComputedStyle(document.body).backgroundColor")

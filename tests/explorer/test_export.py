@@ -1,8 +1,10 @@
 """The page as static files: what the server would send, under the same addresses."""
 
 import json
+import re
 
 import pytest
+from PIL import Image
 from starlette.testclient import TestClient
 
 import loope
@@ -34,6 +36,15 @@ def test_files_are_what_the_server_sends(exported):
                 assert client.get(f"/{name}").content == path.read_bytes(), name
 
 
+def test_the_images_are_exported_and_small(exported):
+    names = re.findall(r'"([\w-]+\.(?:jpg|png))"', (STATIC / "images.js").read_text())
+    assert len(names) == 3
+    for name in names:
+        assert 0 < (exported / name).stat().st_size < 25_000
+        with Image.open(exported / name) as image:
+            assert image.width == image.height >= 224
+
+
 def test_what_the_page_offers_is_there(exported):
     catalog = json.loads((exported / "api/catalog.json").read_text())
     assert catalog["free"] is False
@@ -55,6 +66,8 @@ def test_what_the_page_offers_is_there(exported):
 
 def test_nothing_comes_from_elsewhere():
     for path in STATIC.iterdir():
+        if path.suffix in (".jpg", ".png"):
+            continue
         text = path.read_text()
         for outside in ("//cdn", "https://", "@import url", "eval(", "innerHTML", "document.write"):
             assert outside not in text, (path.name, outside)

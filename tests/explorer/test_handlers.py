@@ -7,7 +7,6 @@ import torch
 from safetensors.torch import save
 
 import loope
-from loope.explorer import queue
 from loope.explorer.model import ENCODERS, SHIPPED, example, shipped_encoder
 from loope.pesi_metric.summary import summarize
 from loope.three_cell.bits import BITS, COLOURS
@@ -42,7 +41,8 @@ def test_every_encoder_is_sent_as_the_library_has_it(client, name):
     expected = similarity_of(name, (4, 6), 128, 2)
     assert torch.equal(sent["similarity"], expected.float())
     biases = {row["name"] for row in client.get("/api/catalog.json").json()["encoders"] if row["kind"] == "bias"}
-    assert sent["unit"] == ("bias" if name in biases else "cosine")
+    unit = "exp(bias)" if name == "lookhere" else "bias"  # as the docstrings of their `similarity` say
+    assert sent["unit"] == (unit if name in biases else "cosine")
     reply = summarize(expected, (4, 6))._asdict()
     for key, value in reply.items():
         assert sent["scores"][key] == (value if abs(value) != float("inf") else None), key
@@ -135,9 +135,8 @@ def test_a_pretrained_models_table(client):
     assert round(similarity(client, f"file~{reply['id']}", "14x14")["scores"]["m_u"], 5) == 1.94112
 
 
-def test_what_acts_in_a_checkpoint_is_compared(client, tmp_path, monkeypatch):
+def test_what_acts_in_a_checkpoint_is_compared(client, tmp_path):
     """Not the table that attaching set aside, which is offered by its name."""
-    monkeypatch.setattr(queue, "SECONDS_ELSEWHERE", 60)  # a process starts slowly on a busy machine
     path = tmp_path / "model.safetensors"
     model = saved_model(path, "irpe")
     with torch.no_grad():

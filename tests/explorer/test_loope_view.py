@@ -1,6 +1,5 @@
 """The view of what LOOPE learned, in Chromium."""
 
-import base64
 import itertools
 import re
 
@@ -9,6 +8,7 @@ import torch
 
 import loope
 from loope.core.grid import Grid
+from loope.explorer.app import STATIC
 from loope.explorer.model import shipped_encoder
 from loope.explorer.uploads import read_image, to_pixels
 from tests.explorer.browser import colours, hover, open_view, painted, pixels, ready, run, table_of, until
@@ -79,10 +79,7 @@ def test_loope_with_an_uploaded_checkpoint(page, address, tmp_path):
     rows = table_of(page)
     assert [int(row["x_g"]) for row in rows] == loope.create_order("gilbert", 3, 5).index.flatten().tolist()
     encoder = model.loope.encoders[0][0]
-    sample = page.evaluate(
-        "async () => (await import('./images.js')).sample('three cells').bitmap.toDataURL().split(',')[1]"
-    )
-    expected = offsets_on(encoder, base64.b64decode(sample), (3, 5))
+    expected = offsets_on(encoder, (STATIC / "three-cells.png").read_bytes(), (3, 5))
     torch.testing.assert_close(torch.tensor([float(row["x_c"]) for row in rows]), expected)
     saved_model(tmp_path / "other.safetensors", "gilbert")
     page.locator("input[type=file]").nth(1).set_input_files(tmp_path / "other.safetensors")
@@ -100,12 +97,14 @@ def test_moves_in_the_plane(page, address, tmp_path):
     (tmp_path / "noise.png").write_bytes(body)
     open_view(page, address, "loope?image=landscape")
     assert page.locator("canvas.cells").count() == 3
+    on_the_curve = page.locator("main h2").all_inner_texts()
     page.locator("input[type=file]").nth(1).set_input_files(path)
     until(page, "/checkpoint=[0-9a-f]{16}/.test(location.hash)")
     page.locator("input[type=file]").first.set_input_files(tmp_path / "noise.png")
     until(page, "location.hash.includes('image=own')")
     ready(page)
     assert page.locator("canvas.cells").count() == 2  # there is no curve to draw a chart of
+    assert not set(on_the_curve) & set(page.locator("main h2").all_inner_texts())  # the map is no X_C
     offsets = offsets_on(encoder, body, grid)
     rows = table_of(page)
     shown = torch.tensor([[float(row["row_offset"]), float(row["column_offset"])] for row in rows])
@@ -139,10 +138,7 @@ def test_it_opens_with_an_encoder_that_was_trained_on_photographs(page, address)
     """Its moves are small, and the page says how much longer it draws them."""
     open_view(page, address, "loope")
     encoder = shipped_encoder("pets")
-    sample = page.evaluate(
-        "async () => (await import('./images.js')).sample('landscape').bitmap.toDataURL().split(',')[1]"
-    )
-    offsets = offsets_on(encoder, base64.b64decode(sample), encoder.grid)
+    offsets = offsets_on(encoder, (STATIC / "cat.jpg").read_bytes(), encoder.grid)
     rows = table_of(page)
     torch.testing.assert_close(torch.tensor([float(row["x_c"]) for row in rows]), offsets)
     most = offsets.abs().max().item()
@@ -164,3 +160,37 @@ def test_it_opens_with_an_encoder_that_was_trained_on_photographs(page, address)
     )
     wanted = colours(page, "coolwarm")[255 if step > 0 else 0]
     assert max(abs(a - b) for a, b in zip(drawn, wanted, strict=False)) <= 3
+
+
+@pytest.mark.parametrize("checkpoint", ["", "pets-plane"])
+def test_what_is_copied_of_the_opening_runs(page, address, tmp_path, checkpoint):
+    """In a folder that is empty, with the numbers of the page."""
+    open_view(page, address, f"loope?checkpoint={checkpoint}" if checkpoint else "loope")
+    columns = ("row_offset", "column_offset") if checkpoint else ("x_c",)
+    shown = torch.tensor([[float(row[name]) for name in columns] for row in table_of(page)])
+    page.get_by_role("button", name="Copy as Python").click()
+    printed = run(page.locator("dialog code").inner_text(), tmp_path)
+    lengths = shown.norm(dim=-1)
+    assert lengths.max() > 0
+    assert f"{lengths.mean():.4f}" in printed
+    assert f"{lengths.max():.4f}" in printed
+    grid = shipped_encoder(checkpoint or "pets").grid
+    assert str(shown.view(*grid, *(2,) * bool(checkpoint))) in printed
+
+
+def test_a_move_too_short_for_an_arrow_is_a_dot(page, address):
+    page.goto(address)
+    drawn = page.evaluate(
+        """async () => {
+          const { drawMoves } = await import("./draw-offsets.js"), drawn = [];
+          const map = { size: 40, context: {}, picture() {}, centre: () => [0, 0] };
+          map.arrow = (from, to) => drawn.push(to[1]);
+          map.dot = (x, y, radius, fill) => drawn.push(fill);
+          const offsets = [[0.1, 0], [0.2, 0]], value = (cell) => offsets[cell][0];
+          drawMoves(map, { plane: true, most: 0.2, times: 1, data: { offsets }, image: {}, value });
+          return drawn;
+        }"""
+    )
+    dot, *arrow = drawn
+    assert dot.startswith("rgb(")  # in the colour of its length, 4 pixels
+    assert arrow == ["#000", 8, 8]

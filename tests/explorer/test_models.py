@@ -1,8 +1,12 @@
 """Models by name: loaded by another process, which keeps nobody waiting."""
 
+import copy
 import json
+import re
 import sys
+import time
 
+import anyio
 import pytest
 import timm
 import torch
@@ -11,8 +15,10 @@ from safetensors.torch import save_file
 from starlette.testclient import TestClient
 
 import loope
+from loope.core.grid import Grid
 from loope.explorer import models, queue
-from loope.explorer.app import create_app
+from loope.explorer.app import STATIC, create_app
+from loope.explorer.queue import SECONDS, SECONDS_ELSEWHERE  # as they are without the fixture `patience`
 from tests.explorer.helpers import saved_model, unpack
 
 
@@ -60,6 +66,11 @@ def test_only_the_machines_own_user_may_ask():
         assert "choose a file" in ask(public, "vit_tiny_patch16_224").json()["error"]
 
 
+def test_the_page_waits_longer_than_the_server():
+    page = int(re.search(r"GET: (\d+)", (STATIC / "data.js").read_text())[1])
+    assert max(SECONDS, SECONDS_ELSEWHERE) < page
+
+
 def test_models_that_cannot_be_loaded_give_a_message_and_block_nobody(client, other_process, monkeypatch):
     other_process("import time; time.sleep(60)")
     monkeypatch.setattr(queue, "SECONDS_ELSEWHERE", 0.05)
@@ -99,3 +110,66 @@ def test_a_file_that_asks_for_gigabytes_is_refused(client, tmp_path):
     assert "choices" not in reply
     assert "200,000" in reply["error"]
     assert client.get(f"/api/similarity/file~{reply['id']}~acts~0/3x5/64.bin").status_code == 400
+
+
+def trained(client, tmp_path, name="mine"):
+    """Upload a checkpoint; return what asks for its encoder on a grid, and the encoder."""
+    path = tmp_path / f"{name}.safetensors"
+    encoder = saved_model(path, name).loope.encoders[0][0]
+    number = client.post("/api/file.json", content=path.read_bytes()).json()["id"]
+    return lambda size: client.get(f"/api/similarity/file~{number}~acts~0/{size}/64.bin"), encoder
+
+
+def test_encoders_of_a_file_are_built_once_for_all_sizes(client, other_process, tmp_path):
+    ask, encoder = trained(client, tmp_path, "learned")
+    other, _ = trained(client, tmp_path, "rope_axial")
+    assert ask("3x5").status_code == 200
+    other_process("raise SystemExit(1)")  # a second process would fail
+    wrong = ask("3x5~33x32")
+    assert wrong.status_code == 400
+    assert "1024 cells" in wrong.json()["error"]
+    for size in ((4, 7), (6, 10)):
+        sent = unpack(ask(f"3x5~{size[0]}x{size[1]}").content)
+        expected = loope.encoder_similarity(copy.deepcopy(encoder).resize(size)).float()
+        torch.testing.assert_close(sent["similarity"], expected, rtol=0, atol=1e-6)
+    assert other("3x5").status_code == 400  # of another file
+
+
+def test_a_process_that_has_ended_is_replaced(client, monkeypatch, tmp_path):
+    ask, _ = trained(client, tmp_path, "rope_axial")
+    monkeypatch.setattr(models, "SECONDS_KEPT", 0)
+    assert ask("3x5").status_code == 200
+    time.sleep(0.5)
+    assert ask("3x5~4x7").status_code == 200
+
+
+def test_a_process_that_builds_no_encoders_in_time_is_ended(client, other_process, monkeypatch, tmp_path):
+    ask, _ = trained(client, tmp_path, "rope_axial")
+    other_process("import time; time.sleep(60)")
+    monkeypatch.setitem(models.SECONDS, "acts", 0.05)
+    began = time.monotonic()
+    assert ask("3x5").status_code == 400
+    assert time.monotonic() - began < 30
+    monkeypatch.setitem(models.SECONDS, "acts", 300)
+    other_process("raise SystemExit(1)")
+    assert ask("3x5").status_code == 400
+
+
+def test_few_processes_are_kept(tmp_path):
+    """The file that was used longest ago loses its own; at the end all do."""
+    files = {}
+    for name in ("learned", "rope_axial", "alibi2d"):
+        saved_model(tmp_path / f"{name}.safetensors", name)
+        files[name] = (tmp_path / f"{name}.safetensors").read_bytes()
+
+    async def use():
+        made, grid = models.Models(), Grid(3, 5)
+        for name, file in files.items():
+            await made.acting(name, file, 0, grid, grid)
+        kept = {name: builder._process for name, builder in made._built.items()}
+        assert list(kept) == ["rope_axial", "alibi2d"]
+        assert all(process.returncode is None for process in kept.values())
+        await made.close()
+        assert all(process.returncode is not None for process in kept.values())
+
+    anyio.run(use)

@@ -6,7 +6,7 @@ from safetensors.torch import save
 
 import loope
 from loope.core.grid import Grid
-from loope.explorer.compare import trained_data
+from loope.explorer.compare import Trained
 from loope.explorer.uploads import read_weights
 from loope.surgery.adapters.base import adapter_for
 from tests.explorer.helpers import SIZE, saved_model, unpack
@@ -53,13 +53,14 @@ def test_every_encoder_of_a_checkpoint_is_shown_as_trained(tmp_path, name):
         for parameter in model.loope.parameters():
             parameter.add_(0.3 * torch.rand(parameter.shape, generator=torch.Generator().manual_seed(1)))
     loope.save(model, path, model_args=SIZE)
-    file = read_weights(path.read_bytes())
+    file = Trained(read_weights(path.read_bytes()))
     encoder = model.loope.encoders[0][0]
     here = adapter_for(model).branches()[0].grid
-    sent = unpack(trained_data(file, 0, here, here))
+    sent = unpack(file.data(0, here, here))
     assert torch.equal(sent["similarity"], loope.encoder_similarity(encoder).float())
     larger = Grid(6, 10)
-    resized = unpack(trained_data(read_weights(path.read_bytes()), 0, here, larger))
+    unpack(file.data(0, here, Grid(4, 7)))  # what was resized before does not matter
+    resized = unpack(file.data(0, here, larger))
     loope.resize(model, (24, 40))
     torch.testing.assert_close(
         resized["similarity"], loope.encoder_similarity(model.loope.encoders[0][0]).float(), rtol=0, atol=1e-6

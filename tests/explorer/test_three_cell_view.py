@@ -77,3 +77,12 @@ def test_it_opens_with_a_success(page, address):
     open_view(page, address, "three-cell")
     assert [line[0] for line in page.locator(".model").all_inner_texts()] == ["✓"] * 4
     assert "cells=" in link(page)
+
+
+def test_where_the_model_errs_is_offered_on_its_grid(page, address):
+    page.set_viewport_size({"width": 360, "height": 800})
+    open_view(page, address, "three-cell?cells=4-0-1-2-3-4")
+    box = page.get_by_role("checkbox").bounding_box()
+    assert box["width"] == box["height"] >= 16
+    open_view(page, address, "three-cell?grid=5x9")
+    assert page.get_by_role("checkbox").count() == 0

@@ -73,7 +73,7 @@ class Server:
         late = f"The file's encoders were not built within {SECONDS_ELSEWHERE} seconds; try again in a while."
 
         async def make() -> bytes:
-            return await self.models.acting(self.handlers.file(name), number, grid, shown)
+            return await self.models.acting(name, self.handlers.file(name), number, grid, shown)
 
         return await self._send_elsewhere((name, number, grid, shown), make, late)
 
@@ -130,6 +130,7 @@ class Server:
         first = asyncio.ensure_future(self.queue.get(CATALOG.path, self.handlers.catalog))
         yield
         await self.queue.close()
+        await self.models.close()
         first.cancel()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -84,22 +85,30 @@ def table_data(table: Tensor, shown: Grid | None = None) -> bytes:
     return _data(resized(EncodingInUse("", table, grid, dim), shown or grid))
 
 
-def trained_data(file: Weights, number: int, grid: Grid, shown: Grid) -> bytes:
-    """Return the data of an encoding in use in a checkpoint, as trained.
+class Trained:
+    """The encodings in use in a checkpoint, as trained; they are built once for all sizes that they are shown at."""
 
-    Args:
-        file: the checkpoint.
-        number: the index of the encoding.
-        grid: the grid of its patches, if it is a position table; an attached encoder knows its own.
-        shown: the grid to resize it to.
+    def __init__(self, file: Weights):
+        self._file = file
+        self._built: tuple[Grid, list[EncodingInUse]] | None = None
 
-    Raises:
-        LoopeError: if there is no such encoding, it cannot be built, or the page cannot show its size.
-    """
-    found = acting(file.tensors, file.metadata, grid=grid).positions
-    require(number < len(found), f"The file has {len(found)} encodings in use; choose it again.")
-    check_size(found[number].grid, found[number].dim)
-    return _data(resized(found[number], shown))
+    def data(self, number: int, grid: Grid, shown: Grid) -> bytes:
+        """Return the data of one of them.
+
+        Args:
+            number: the index of the encoding.
+            grid: the grid of its patches, if it is a position table; an attached encoder knows its own.
+            shown: the grid to resize it to.
+
+        Raises:
+            LoopeError: if there is no such encoding, it cannot be built, or the page cannot show its size.
+        """
+        if self._built is None or self._built[0] != grid:
+            self._built = grid, acting(self._file.tensors, self._file.metadata, grid=grid).positions
+        found = self._built[1]
+        require(number < len(found), f"The file has {len(found)} encodings in use; choose it again.")
+        check_size(found[number].grid, found[number].dim)
+        return _data(resized(deepcopy(found[number]), shown))  # a copy: encoders resize themselves
 
 
 def resized(positions: EncodingInUse, grid: Grid) -> EncodingInUse:
@@ -123,8 +132,16 @@ def _data(positions: EncodingInUse, paper: dict[str, Any] | None = None) -> byte
     about = {
         "grid": list(positions.grid),
         "dim": positions.dim,
-        "unit": "bias" if isinstance(source, PositionalEncoder) and "bias" in source.kinds() else "cosine",
+        "unit": _unit(source),
         "scores": {**summary._asdict(), "a_su_says_little": summary.a_su_says_little},
         "published": paper,
     }
     return pack(about, {"similarity": similarity, **scores.maps._asdict()})
+
+
+def _unit(source: PositionalEncoder | Tensor) -> str:
+    """Return what the similarity is in: only alike ones share a scale of colours."""
+    if isinstance(source, Tensor) or "bias" not in source.kinds():
+        return "cosine"
+    # Its bias is minus infinity for patches that a head does not see, so its similarity is the exponential.
+    return "exp(bias)" if source.name == "lookhere" else "bias"

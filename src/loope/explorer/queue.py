@@ -15,7 +15,7 @@ from loope.core.errors import LoopeError
 WORKERS = 2
 MOST_WAITING = 1024  # large, so that a burst of clicks waits instead of being refused
 SECONDS = 30  # to wait for a result
-SECONDS_ELSEWHERE = 20  # to wait for another process, which may depend on the network
+SECONDS_ELSEWHERE = 40  # to wait for another process, which may need the network; the page waits longer
 MOST_CACHED = 32 * 2**20
 
 

@@ -1,5 +1,5 @@
 // Export buttons: the view as Python code, as a picture, as a table.
-import { font, themed } from "./colours.js";
+import { font, TABLES, themed } from "./colours.js";
 
 export function showCode(text) {
   const dialog = document.getElementById("code"),
@@ -30,24 +30,43 @@ export function csvBlob(rows) {
   return new Blob([rows.map((row) => row.map(cell).join(",")).join("\n"), "\n"], { type: "text/csv" });
 }
 
-// Draw the view's canvases side by side, each with its title.
+// Draw the view's canvases side by side, as large as they are, each below its title and above its scale of colours.
+// pictures: {title, canvas, ramp: {colours, ends}}; not every picture has a ramp.
 export function pngBlob(pictures) {
-  const width = Math.max(...pictures.map(({ canvas }) => canvas.width)),
-    height = Math.max(...pictures.map(({ canvas }) => canvas.height));
-  const gap = Math.round(width / 16),
-    title = Math.max(14, Math.round(width / 15));
-  const sheet = Object.assign(document.createElement("canvas"), {
-    width: pictures.length * (width + gap) + gap,
-    height: height + 3 * gap + title,
-  });
-  const context = sheet.getContext("2d");
+  const unit = 16 * devicePixelRatio, // the size of letters, whatever that of the pictures
+    sheet = document.createElement("canvas"),
+    context = sheet.getContext("2d");
+  const write = () => Object.assign(context, { fillStyle: themed("--ink"), font: font(unit), textBaseline: "top" });
+  write();
+  const widths = pictures.map(({ title, canvas }) => Math.ceil(Math.max(canvas.width, context.measureText(title).width)));
+  const top = 2.5 * unit,
+    below = pictures.some(({ ramp }) => ramp) ? 2.5 * unit : 0;
+  sheet.width = widths.reduce((sum, width) => sum + width + unit, unit);
+  sheet.height = top + Math.max(...pictures.map(({ canvas }) => canvas.height)) + below + unit;
   context.fillStyle = themed("--card");
   context.fillRect(0, 0, sheet.width, sheet.height);
-  Object.assign(context, { fillStyle: themed("--ink"), font: font(title), textBaseline: "top" });
-  pictures.forEach(({ title: text, canvas }, place) => {
-    const x = gap + place * (width + gap);
-    context.fillText(text, x, gap, width);
-    context.drawImage(canvas, x, 2 * gap + title);
+  write(); // a new size forgets it
+  let x = unit;
+  pictures.forEach(({ title, canvas, ramp }, place) => {
+    context.fillText(title, x, unit);
+    context.drawImage(canvas, x, top);
+    if (ramp) drawRamp(context, ramp, [x, top + canvas.height + unit / 2, canvas.width], unit);
+    x += widths[place] + unit;
   });
   return new Promise((done) => sheet.toBlob(done, "image/png"));
+}
+
+// Draw a scale of colours with the values at its ends.
+function drawRamp(context, { colours, ends }, [x, y, width], unit) {
+  const table = TABLES[colours];
+  for (let column = 0; column < width; column++) {
+    context.fillStyle = table[Math.round((255 * column) / Math.max(1, width - 1))];
+    context.fillRect(x + column, y, 1, unit / 2);
+  }
+  context.fillStyle = themed("--ink");
+  ends.forEach((end, place) => {
+    context.textAlign = place ? "right" : "left";
+    context.fillText(end, x + place * width, y + 0.75 * unit);
+  });
+  context.textAlign = "left";
 }

@@ -1,7 +1,7 @@
 // A card of Compare: which encoding, its map with the colour scale, and a place for PESI.
 import { chooser, nameOf } from "./chooser.js";
-import { legend, scale } from "./colours.js";
-import { h, number } from "./dom.js";
+import { extent, legend, scale } from "./colours.js";
+import { h, number, numbers } from "./dom.js";
 import { GridCanvas } from "./grid.js";
 
 export function makeCard(view, spec) {
@@ -44,6 +44,13 @@ export function makeCard(view, spec) {
   return card;
 }
 
+// What a card says of the similarities to a patch. Some biases start at zero.
+export function tellRange({ spec, data, range }, values) {
+  if (range[0] < range[1]) return extent(values).map((value) => number(value, 3)).join(" to ");
+  const starts = data.unit === "bias" && range[0] === 0 && !/^(file|timm)~/.test(spec);
+  return starts ? "starts at zero: all alike until trained" : "all alike";
+}
+
 export const drawn = ({ data }, grid) => data != null && String(data.grid) === String(grid);
 
 // Draw the similarity of every patch to a chosen one; over a picture, the map is translucent.
@@ -61,6 +68,6 @@ export function drawCard(card, [least, most], { patch, reading, picture }) {
     map.mark(patch);
     if (reading != null) map.mark(reading, false);
   });
-  [least, most].forEach((end, place) => (card.ends[place].textContent = number(end, 2)));
+  numbers(least, most).forEach((end, place) => (card.ends[place].textContent = end));
   return values;
 }

@@ -61,10 +61,10 @@ function optionFields(encoder, details, replace) {
   return [...fields, h("p.hint", { title: encoder.summary }, `${encoder.kind} · ${encoder.paper}`)];
 }
 
-// Remember what a file offers; `choices` as the server describes them.
+// Remember what a file offers; `choices` as the server describes them. What differs comes first: long names are cut.
 export function remember(files, name, choices) {
   for (const [spec, what, table] of choices)
-    files[spec] = { text: what ? `${name}: ${what}` : name, file: name, table };
+    files[spec] = { text: what ? `${what} (${name})` : name, file: name, table };
 }
 
 // Upload a file; return the spec of what it has in use.

@@ -1,12 +1,12 @@
 // Compare: how similar every patch is to a chosen one, for up to four encodings side by side.
-import { drawCard, drawn, makeCard } from "./card.js";
+import { drawCard, drawn, makeCard, tellRange } from "./card.js";
 import { nameOf, remember, upload } from "./chooser.js";
 import { extent } from "./colours.js";
 import { arrays } from "./data.js";
 import { field, filePicker, forPointer, gridControl, h, keepFocus, lede, number } from "./dom.js";
 import { offeredGrid, problem, readGrid, say, select, waiting } from "./dom.js";
 import { groundControls, groundOf, readGround } from "./ground.js";
-import { grey } from "./images.js";
+import { FIRST, grey } from "./images.js";
 import { comparePython } from "./python.js";
 import { sizeControl } from "./resize.js";
 import { scoreCard } from "./scores.js";
@@ -37,7 +37,8 @@ export class Compare {
     this.patch = inside ? row * this.grid[1] + column : this.middle();
     this.pinned = params.get("pin") === "1";
     this.shared = params.get("scale") === "one";
-    this.over = readGround(this, params.get("over"));
+    // A photograph at the start only: addresses leave out that there is none.
+    this.over = readGround(this, params.get("over") ?? (String(params) ? null : FIRST));
     this.picture = groundOf(this) && grey(groundOf(this));
     this.reading = this.kept = this.centres = null;
     const specs = params.has("e") ? params.getAll("e") : [...catalog.files.map(({ choices }) => choices[0][0]), ...DEFAULTS];
@@ -238,15 +239,13 @@ export class Compare {
         ? `${this.pinned ? "Pinned" : "Patch"}: ${told(this.patch)}.`
         : `From row ${this.at(this.patch).join(", column ")} to ${told(this.reading)}.`;
     for (const card of shown) {
-      const alike = this.shared ? shown.filter(({ data }) => data.unit === card.data.unit) : [card]; // a bias is no cosine
+      const alike = this.shared ? shown.filter(({ data }) => data.unit === card.data.unit) : [card]; // a bias is no cosine, nor its exponential
       const values = drawCard(card, extent(...alike.map(({ range }) => range)), this);
       card.value.textContent =
         this.reading == null
-          ? extent(values)
-              .map((v) => number(v, 3))
-              .join(" to ")
+          ? tellRange(card, values)
           : number(values[this.reading]);
-      card.value.title = card.data.unit === "bias" ? "attention bias" : "similarity";
+      card.value.title = { bias: "attention bias", cosine: "similarity" }[card.data.unit] ?? card.data.unit;
     }
     this.centres?.draw(this.patch);
   }
@@ -265,7 +264,11 @@ export class Compare {
   }
 
   pictures() {
-    return this.shown().map((card) => ({ title: this.name(card.spec), canvas: card.map.canvas }));
+    return this.shown().map((card) => ({
+      title: this.name(card.spec),
+      canvas: card.map.canvas,
+      ramp: { colours: "magma", ends: card.ends.map((end) => end.textContent) },
+    }));
   }
 
   csv() {

@@ -30,6 +30,7 @@ function once(address, read) {
 
 export const json = (address) => once(address, (response) => response.json());
 export const arrays = (address) => once(address, async (response) => unpack(await response.arrayBuffer()));
+export const blob = async (address) => (await ask(address)).blob();
 export const post = async (address, body) => (await ask(address, { method: "POST", body })).json();
 
 // Decode the header's length, the header as JSON, then float32 arrays: see serialization.py.

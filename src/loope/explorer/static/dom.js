@@ -82,6 +82,9 @@ export function offeredGrid({ free, grids }, text, usual) {
 export const number = (value, digits = 4) =>
   value == null ? "–" : (value + 0).toFixed(digits).replace(/^-(0\.?0*)$/, "$1");
 
+// The ends of a scale, with the digits that its range needs.
+export const numbers = (least, most) => [least, most].map((end) => number(end, most - least < 0.1 ? 3 : 2));
+
 // Announce a text to screen readers; it is visible elsewhere on the page.
 export function say(text) {
   document.getElementById("live").textContent = text;
@@ -98,6 +101,17 @@ export function lede(title, hint) {
 
 // Words for a pointer that hovers, or for a finger.
 export const forPointer = (mouse, finger) => (matchMedia("(hover: none)").matches ? finger : mouse);
+
+// A term for a list of terms, `dt` and `dd`: clicking its name shows what it means, which a finger cannot hover for.
+export function term(name, help, ...rest) {
+  const meaning = h("dd.help", { hidden: true }, help);
+  const show = () => {
+    meaning.hidden = !meaning.hidden;
+    button.ariaExpanded = String(!meaning.hidden);
+  };
+  const button = h("button.term", { type: "button", title: help, ariaExpanded: "false", onclick: show }, name);
+  return h("div", {}, h("dt", {}, button), ...rest, meaning);
+}
 
 // Placeholder while something loads.
 export function waiting(text) {

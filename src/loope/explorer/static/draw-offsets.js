@@ -2,6 +2,7 @@
 import { scale, themed } from "./colours.js";
 
 const LINK = "#ffe14d";
+const SHORTEST = 6; // pixels of an arrow
 // On a curve signs have a meaning; in the plane only how far a patch moves.
 const colours = (view) => (view.plane ? scale("viridis", 0, view.most) : scale("coolwarm", -view.most, view.most));
 
@@ -29,6 +30,9 @@ export function drawMoves(map, view) {
   offsets.forEach((_, cell) => {
     const [x, y] = map.centre(cell),
       tip = tipOf(cell, [x, y]);
+    // An arrow this short is a blob.
+    if (Math.hypot(tip[0] - x, tip[1] - y) < SHORTEST * devicePixelRatio)
+      return map.dot(x, y, width, colour(view.value(cell)), "#000");
     map.dot(x, y, width, "#000");
     map.arrow([x, y], tip, "#000", 2 * width, 3 * width);
     map.arrow([x, y], tip, colour(view.value(cell)), width, 3 * width);

@@ -1,35 +1,11 @@
-// Images: built-in drawings and the visitor's files. An image is {name, bitmap, blob()}.
-function scene(context, side) {
-  const sky = context.createLinearGradient(0, 0, 0, side);
-  sky.addColorStop(0, "#20356b");
-  sky.addColorStop(0.55, "#f2a65a");
-  sky.addColorStop(1, "#f6d7a7");
-  const shape = (fill, ...points) => {
-    context.fillStyle = fill;
-    context.beginPath();
-    points.forEach(([x, y]) => context.lineTo(x * side, y * side));
-    context.fill();
-  };
-  const disc = (fill, x, y, radius) => {
-    context.fillStyle = fill;
-    context.beginPath();
-    context.arc(x * side, y * side, radius * side, 0, 7);
-    context.fill();
-  };
-  shape(sky, [0, 0], [1, 0], [1, 1], [0, 1]);
-  disc("#fff1c9", 0.68, 0.42, 0.11);
-  shape("#4a3f6b", [0, 0.62], [0.22, 0.4], [0.4, 0.58], [0.55, 0.46], [0.8, 0.66], [1, 0.55], [1, 1], [0, 1]);
-  shape("#1f3b3a", [0, 0.78], [0.3, 0.7], [0.7, 0.8], [1, 0.72], [1, 1], [0, 1]);
-  shape("#3a2418", [0.17, 0.9], [0.19, 0.55], [0.22, 0.55], [0.24, 0.9]);
-  for (const [x, y, r] of [
-    [0.2, 0.45, 0.12],
-    [0.12, 0.53, 0.08],
-    [0.28, 0.52, 0.09],
-  ])
-    disc("#14532d", x, y, r);
-}
+// Images: those that ship with the page (see SHIPPED.md) and the visitor's files. An image is {name, bitmap, blob()}.
+import { blob } from "./data.js";
 
-function fillCells(context, side, cells, [rows, columns]) {
+// A Three-Cell image; cells are row and column of red, green and blue.
+export function threeCells(cells, [rows, columns]) {
+  const side = 96,
+    bitmap = Object.assign(document.createElement("canvas"), { width: side, height: side }),
+    context = bitmap.getContext("2d");
   context.fillStyle = "#000";
   context.fillRect(0, 0, side, side);
   ["#f00", "#0f0", "#00f"].forEach((fill, colour) => {
@@ -37,19 +13,21 @@ function fillCells(context, side, cells, [rows, columns]) {
     context.fillStyle = fill;
     context.fillRect((column * side) / columns, (row * side) / rows, side / columns, side / rows);
   });
-}
-
-// A Three-Cell image; cells are row and column of red, green and blue.
-export function threeCells(cells, grid) {
-  const bitmap = Object.assign(document.createElement("canvas"), { width: 96, height: 96 });
-  fillCells(bitmap.getContext("2d"), 96, cells, grid);
   return bitmap;
 }
 
-export const SAMPLES = {
-  landscape: scene,
-  "three cells": (context, side) => fillCells(context, side, [1, 1, 2, 5, 5, 2], [7, 7]),
-};
+// Files beside this one, so that copied Python can open them; the first one is shown at the start.
+export const SAMPLES = { cat: "cat.jpg", landscape: "landscape.png", "three cells": "three-cells.png" };
+export const FIRST = Object.keys(SAMPLES)[0];
+const samples = {};
+
+// Load the files once, before the first view: views take samples without waiting.
+export async function loadSamples() {
+  const load = async ([name, file]) => (samples[name] = { ...(await open(await blob(file))), name: file, shipped: true });
+  await Promise.all(Object.entries(SAMPLES).map(load));
+}
+
+export const sample = (name) => samples[name];
 
 // How a model expects its pixels.
 export const PIXELS = [
@@ -57,16 +35,6 @@ export const PIXELS = [
   { value: "signed", text: "-1 to 1" },
   { value: "imagenet", text: "ImageNet mean and std" },
 ];
-
-export function sample(name) {
-  const bitmap = Object.assign(document.createElement("canvas"), { width: 448, height: 448 });
-  SAMPLES[name](bitmap.getContext("2d"), 448);
-  return {
-    name: `${name.replace(" ", "-")}.png`,
-    bitmap,
-    blob: () => new Promise((done) => bitmap.toBlob(done, "image/png")),
-  };
-}
 
 // The image without its colours, so that those of a map over it can be read.
 export function grey({ bitmap }) {

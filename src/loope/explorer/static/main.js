@@ -3,6 +3,7 @@ import { csvBlob, download, pngBlob, showCode } from "./actions.js";
 import { Compare } from "./compare.js";
 import { json } from "./data.js";
 import { h, problem, waiting } from "./dom.js";
+import { loadSamples } from "./images.js";
 import { Model } from "./model.js";
 import { Offsets } from "./offsets.js";
 import { Orders } from "./order.js";
@@ -43,7 +44,7 @@ function open() {
 async function start() {
   root.replaceChildren(waiting("Starting …"));
   try {
-    const catalog = await json("api/catalog.json");
+    const [catalog] = await Promise.all([json("api/catalog.json"), loadSamples()]);
     for (const [name, View] of Object.entries(VIEWS)) {
       views[name] = new View(root, { catalog, save: save(name) });
       tabs.append(h("a", { href: `#${name}` }, views[name].title));

@@ -1,6 +1,6 @@
 // A whole model: how much of its tokens is position, what is the same for all images, and how far its heads look, by layer.
 import { json, post } from "./data.js";
-import { field, filePicker, h, keepFocus, lede, number, problem, say, select, waiting } from "./dom.js";
+import { field, filePicker, forPointer, h, keepFocus, lede, number, problem, say, select, waiting } from "./dom.js";
 import { drawAttention, drawMap, drawShares } from "./draw-model.js";
 import { GridCanvas } from "./grid.js";
 import { PIXELS, joined, open, threeCells } from "./images.js";
@@ -76,7 +76,7 @@ export class Model {
     this.root.replaceChildren(
       lede(
         "What a model knows of positions",
-        "Compare a pretrained ViT-Tiny before and after a swap, or choose a file that loope.save wrote for your own model.",
+        `${forPointer("Hover over a layer; click to keep it.", "Tap a layer.")} Compare a pretrained ViT-Tiny before and after a swap, or choose a file that loope.save wrote for your own model.`,
       ),
       this.controls(),
       this.measured() ? this.photographs() : this.strip(),

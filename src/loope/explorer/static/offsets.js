@@ -1,10 +1,10 @@
 // LOOPE on my image: how far each patch moves, X_C as a map, and, along a curve, which patches change places.
 import { legend } from "./colours.js";
 import { post, slimSafetensors } from "./data.js";
-import { field, filePicker, forPointer, gridControl, h, keepFocus, lede, number, problem, readGrid, say, select } from "./dom.js";
+import { field, filePicker, forPointer, gridControl, h, keepFocus, lede, number, numbers, problem, readGrid, say, select } from "./dom.js";
 import { drawChart, drawHeat, drawMoves } from "./draw-offsets.js";
 import { GridCanvas } from "./grid.js";
-import { open, PIXELS, sample, SAMPLES } from "./images.js";
+import { FIRST, open, PIXELS, sample, SAMPLES } from "./images.js";
 import { offsetsPython } from "./python.js";
 
 export class Offsets {
@@ -26,7 +26,7 @@ export class Offsets {
       );
     }
     const known = params.get("image");
-    this.picked = known in SAMPLES ? known : this.own ? "own" : "landscape";
+    this.picked = known in SAMPLES ? known : this.own ? "own" : FIRST;
     this.image = this.picked === "own" ? this.own : sample(this.picked);
     this.grid = readGrid(params.get("grid") ?? "");
     this.checkpoint = params.get("checkpoint") ?? Object.keys(this.files)[0] ?? this.shipped[0].id;
@@ -68,6 +68,7 @@ export class Offsets {
     this.ends = [h("span.number"), h("span.number")];
     this.ramp = h("span.ramp");
     this.movesTitle = h("h2", {}, "Moves along the curve");
+    this.heatTitle = h("h2");
     this.linked = h("span");
     this.arrows = h("p.hint");
     this.curve = h(
@@ -124,7 +125,7 @@ export class Offsets {
         h(
           "article.card",
           {},
-          h("h2", {}, "X", h("sub", {}, "C")),
+          this.heatTitle,
           this.heat.element,
           h(
             "div.hint",
@@ -177,9 +178,12 @@ export class Offsets {
     this.arrows.textContent = `Arrows point to where a patch moves: ${
       this.times > 1 ? `drawn ${this.times} times as long as the move` : "one cell is X_C = 1"
     }.`;
-    this.ends.forEach((end, place) => (end.textContent = number(place ? this.most : this.plane ? 0 : -this.most, 2)));
+    const ends = numbers(this.plane ? 0 : -this.most, this.most);
+    this.ends.forEach((end, place) => (end.textContent = ends[place]));
     legend(this.ramp, this.plane ? "viridis" : "coolwarm");
     this.movesTitle.textContent = `Moves ${this.plane ? "in the plane" : "along the curve"}`;
+    this.heatTitle.replaceChildren(...(this.plane ? ["Length of the move"] : ["X", h("sub", {}, "C")]));
+    this.heat.canvas.ariaLabel = this.plane ? "Length of the move of each patch" : "X_C of each patch";
     this.linked.textContent = this.plane
       ? "How far each patch moves, in cells."
       : data.swapped.length
@@ -231,7 +235,7 @@ export class Offsets {
       grid,
       patch,
       plane: this.plane,
-      image: this.image.name,
+      image: this.image,
       pixels: this.pixels,
       shipped: this.known()?.id,
       checkpoint: this.files[this.checkpoint] ?? "model.safetensors",
@@ -239,9 +243,10 @@ export class Offsets {
   }
 
   pictures() {
+    const ramp = { colours: this.plane ? "viridis" : "coolwarm", ends: this.ends.map((end) => end.textContent) };
     return [
-      { title: this.movesTitle.textContent.toLowerCase(), canvas: this.moves.canvas },
-      { title: "X_C", canvas: this.heat.canvas },
+      { title: this.movesTitle.textContent, canvas: this.moves.canvas, ramp },
+      { title: this.plane ? this.heatTitle.textContent : "X_C", canvas: this.heat.canvas, ramp },
     ];
   }
 

@@ -1,7 +1,7 @@
 // Order: curves over the grid or an image, and a slider that walks along them.
 import { scale, themed } from "./colours.js";
 import { json } from "./data.js";
-import { forPointer, gridControl, h, keepFocus, lede, number, offeredGrid, problem, readGrid, say, select } from "./dom.js";
+import { forPointer, gridControl, h, keepFocus, lede, number, offeredGrid, problem, readGrid, say, select, term } from "./dom.js";
 import { GridCanvas } from "./grid.js";
 import { groundControls, groundOf, readGround } from "./ground.js";
 import { orderPython } from "./python.js";
@@ -133,10 +133,9 @@ export class Orders {
   score(panel, mine, other) {
     panel.scores.replaceChildren(
       ...SCORES.map(([key, name, help, better, digits]) =>
-        h(
-          "div",
-          { title: help },
-          h("dt", {}, name),
+        term(
+          name,
+          help,
           h(
             mine[key] != null && (mine[key] - other[key]) * better > 0 ? "dd.number.best" : "dd.number",
             {},
@@ -228,7 +227,8 @@ export class Orders {
   }
 
   pictures() {
-    return this.panels.map((panel, side) => ({ title: this.names[side], canvas: panel.map.canvas }));
+    const ramp = { colours: "viridis", ends: ["0", this.slider.max] };
+    return this.panels.map((panel, side) => ({ title: this.names[side], canvas: panel.map.canvas, ramp }));
   }
 
   csv() {

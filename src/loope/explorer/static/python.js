@@ -73,6 +73,7 @@ const MEAN = { unit: null, signed: "[0.5] * 3, [0.5] * 3", imagenet: "[0.485, 0.
 export function offsetsPython({ grid, patch, plane, image, shipped, checkpoint, pixels }) {
   const [height, width] = grid.map((side) => side * patch);
   const lines = ["import torch", "from PIL import Image, ImageOps"];
+  if (image.shipped) lines.unshift("from importlib.resources import files");
   if (shipped)
     lines.push("from loope.explorer.model import shipped_encoder", "", `encoder = shipped_encoder(${JSON.stringify(shipped)})`);
   else
@@ -83,8 +84,11 @@ export function offsetsPython({ grid, patch, plane, image, shipped, checkpoint, 
       'encoders = [getattr(each, "encoder", each) for each in encoders]  # without a projection',
       'encoder = next(each for each in encoders if getattr(each, "generator", None) is not None)',
     );
+  const opened = image.shipped
+    ? `files("loope.explorer") / "static" / ${JSON.stringify(image.name)}`
+    : JSON.stringify(image.name);
   lines.push(
-    `image = ImageOps.exif_transpose(Image.open(${JSON.stringify(image)})).convert("RGB").resize((${width}, ${height}), Image.Resampling.BICUBIC)`,
+    `image = ImageOps.exif_transpose(Image.open(${opened})).convert("RGB").resize((${width}, ${height}), Image.Resampling.BICUBIC)`,
     `pixels = torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8).view(${height}, ${width}, 3).permute(2, 0, 1) / 255`,
   );
   if (MEAN[pixels])

@@ -1,7 +1,7 @@
 // PESI of each card: scores with their ceilings, and a map of the score of each centre.
 import { drawn } from "./card.js";
 import { extent, scale } from "./colours.js";
-import { h, number } from "./dom.js";
+import { h, number, term } from "./dom.js";
 import { GridCanvas } from "./grid.js";
 
 const MAPS = [
@@ -87,13 +87,7 @@ function fill(card, minis) {
 }
 
 function row(help, name, value, beside = "", bar = "") {
-  return h(
-    "div",
-    { title: HELP[help] },
-    h("dt", {}, name),
-    h("dd", {}, h("b.number", {}, value), " ", h("small", {}, beside)),
-    bar,
-  );
+  return term(name, HELP[help], h("dd", {}, h("b.number", {}, value), " ", h("small", {}, beside)), bar);
 }
 
 const share = (score) => `${100 * Math.max(0, score - 1)}%`;

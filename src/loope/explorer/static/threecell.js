@@ -31,7 +31,7 @@ export class ThreeCell {
     this.question = params.get("question") in ASKS ? params.get("question") : "distance";
     this.wrongs = params.get("wrong") === "1";
     this.render();
-    if (fits || String(this.catalog.model?.grid) !== String(this.grid)) this.update();
+    if (fits || !this.asked()) this.update();
     else this.openExample();
   }
 
@@ -48,6 +48,9 @@ export class ThreeCell {
     if (cells) this.setCells(cells);
     this.update();
   }
+
+  // Whether the model knows this grid.
+  asked = () => String(this.catalog.model?.grid) === String(this.grid);
 
   params() {
     const params = [
@@ -108,8 +111,8 @@ export class ThreeCell {
             ),
           ),
         ),
-        catalog.model
-          ? h("label.check", {}, wrongs, " where the model would be wrong, if the last cell moved there")
+        this.asked()
+          ? h("label.check", {}, wrongs, " show where the model errs if the chosen cell moved there")
           : "",
       ),
       h(
@@ -179,7 +182,7 @@ export class ThreeCell {
     delete this.root.dataset.ready;
     const reason = !model
       ? "The model answers where the explorer runs with its server: loope explore."
-      : String(model.grid) !== String(this.grid)
+      : !this.asked()
         ? `The model was trained on ${model.grid.join("x")}.`
         : !this.told.turn
           ? "On one line: Three-Cell has no such sample, and the model is not asked."
@@ -226,7 +229,7 @@ export class ThreeCell {
     return threeCellPython({
       grid: this.grid,
       cells: this.cells,
-      model: model && String(model.grid) === String(this.grid) ? model : null,
+      model: this.asked() ? model : null,
     });
   }
 
