@@ -17,7 +17,7 @@ from loope.core.files import write_atomic
 FILE = ROOT / "docs" / "images" / "explorer.webp"
 SIZE, SHOWN = {"width": 1120, "height": 572}, (840, 429)  # no line is cut at the lower edge
 COMPARE = "#compare?grid=14x14&dim=768&e=gilbert&e=sinusoid&e=sincos2d&e=rope_axial"
-RESIZE = "#compare?grid=14x14&dim=768&patch=6,4&over=landscape&e=gilbert&e=sinusoid&e=sincos2d&e=rope_axial"
+RESIZE = "#compare?grid=14x14&dim=768&patch=6,4&over=cat&e=gilbert&e=sinusoid&e=sincos2d&e=rope_axial"
 ORDER = "#order?grid=6x14&a=gilbert&b=raster"
 MOVES = (
     (2, 2),
