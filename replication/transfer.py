@@ -1,16 +1,14 @@
 """How much of a pretrained model survives a swap: encoders fitted to its own table, and hand-overs of some steps.
 
     python -m replication.transfer sizes
-    python -m replication.transfer hand-over rope_axial rope_mixed --steps 0 422 1689 5067
+    python -m replication.transfer hand-over rope_axial rope_mixed --steps 0 1000
 
 ViT-Tiny, from LOOPE_WEIGHTS; 1,000 ImageNet photographs, one a class, from LOOPE_DATA/imagenet-samples. A hand-over is
 taught on every other one of them and on all photographs of Pets, half of a batch from each, without labels, and judged
-on the rest. Results after several numbers of steps share the first part of one run: the learning rate is constant,
-falls to zero in the last quarter of the steps, and goes on from before its fall.
+on the rest.
 """
 
 import argparse
-import copy
 import json
 import os
 import time
@@ -25,27 +23,21 @@ from torch.utils.data import RandomSampler
 from torchvision.transforms import v2
 
 import loope
-from loope.core.files import make_folder, replacing, write_atomic
+from loope.core.files import make_folder, write_atomic
 from loope.core.images import read_image
 from loope.lab.engine.attention import plain_attention
 from loope.lab.experiments.provenance import provenance
 from loope.lab.experiments.spec import Model
 from loope.lab.experiments.timm_models import create_timm, preparation
-from loope.surgery.transfer import CLIP, TOKENS, HandOver
+from loope.surgery.transfer import DEPTH, LR
 from replication.results import FOLDER, table
 
 MODEL = "vit_tiny_patch16_224"
 FILE = FOLDER / "transfer.jsonl"
 SIZES = (160, 224, 288, 384)
 FITTED = ("sincos2d", "fourier", "sinusoid", "gilbert", "loope")
-# `rope_mixed` first took 5 and 20 minutes of a core for 422 and 1,689 steps, and would have taken 60 for 5,067. Steps
-# are the same everywhere; on another day a core of the same name took twice as long.
-STEPS = (0, 422, 1689, 5067)
-RATE = 3e-4  # about the mean of the cosine of `loope.transfer`
-START = 21  # steps in which the encoder comes in and the learning rate rises
-KEEP = 422  # steps of training between two states that are kept
-COOL = 0.25  # share of the steps in which the learning rate falls
-BATCH = 16  # 8 and 32 were tried too, in 3 minutes with `rope_axial`: agreement 30.4, 29.6 (16) and 27.6 %
+STEPS = (0, 1000, 4000)  # 1,000 is the default of `loope.transfer` and `loope swap`
+BATCH = 16
 
 
 def photographs(size: int = 224) -> Tensor:
@@ -112,119 +104,52 @@ def at_sizes() -> Iterator[dict[str, Any]]:
             }
 
 
-class Course:
-    """A hand-over in training.
+class Views:
+    """Batches of random views of photographs without end, `(BATCH, 3, 224, 224)` float32; as many of each folder.
 
     Args:
-        encoder: name of the encoder, attached to the pretrained model with `init="own"`.
-        taught: folders of photographs to learn from, each `(n, 3, 224, 224)` uint8; a batch takes as many from each.
+        folders: of photographs, `(n, 3, 224, 224)` uint8 each.
     """
 
-    def __init__(self, encoder: str, *taught: Tensor):
-        torch.manual_seed(0)
-        self.name = encoder
-        self.orders = [(folder, iter(RandomSampler(range(len(folder)), num_samples=10**9))) for folder in taught]
-        self.model = loope.attach(original(), encoder, init="own")
-        self.work = HandOver(self.model, fade=1.0)
-        self.optimizer = torch.optim.AdamW(self.work.trained, lr=RATE, weight_decay=0.0, betas=(0.9, 0.95))
+    def __init__(self, *folders: Tensor):
+        self.orders = [(folder, iter(RandomSampler(range(len(folder)), num_samples=10**9))) for folder in folders]
         self.view = v2.Compose([v2.RandomResizedCrop(224, scale=(0.4, 1.0)), v2.RandomHorizontalFlip()])
-        self.minutes, self.steps = 0.0, 0
 
-    def train(self, until: int, cool: int = 0) -> None:
-        """Train up to a number of steps; the learning rate falls to zero in the last `cool` of them."""
-        self.model.train()
-        while self.steps < until:
-            began = time.process_time()
-            started = min(1.0, (self.steps + 1) / START)
-            fall = min(1.0, (until - self.steps) / cool) if cool else 1.0
-            for group in self.optimizer.param_groups:
-                group["lr"] = RATE * started * fall
-            self.work.set_progress(started)
+    def __iter__(self) -> Iterator[Tensor]:
+        while True:
             images = [self.view(folder[next(order)]) for folder, order in self.orders for _ in range(BATCH // 2)]
-            with torch.autocast("cpu", torch.bfloat16), plain_attention("bfloat16"):
-                loss = self.work.loss(normalized(torch.stack(images)))
-            self.optimizer.zero_grad()
-            torch.autograd.backward(loss)
-            nn.utils.clip_grad_norm_(self.work.trained, CLIP)
-            self.optimizer.step()
-            self.minutes, self.steps = self.minutes + (time.process_time() - began) / 60, self.steps + 1
-            if self.steps % 50 == 0:
-                print(
-                    f"{self.name}: {self.steps} steps, {self.minutes:.1f} minutes, loss {loss.item():.3f}", flush=True
-                )
-
-    def save(self, file: Path) -> None:
-        """Write the state, from which `resume` goes on."""
-        with replacing(file) as temporary:
-            torch.save(self.state(), temporary)
-
-    def resume(self, file: Path) -> None:
-        """Go on from a file, if there is one; photographs are then drawn in another order."""
-        if file.is_file():
-            self.restore(torch.load(file, weights_only=True))
-            torch.manual_seed(self.steps)
-
-    def state(self) -> dict[str, Any]:
-        """Return a copy of what training changes."""
-        return copy.deepcopy(
-            {
-                "model": self.model.state_dict(),
-                "optimizer": self.optimizer.state_dict(),
-                "minutes": self.minutes,
-                "steps": self.steps,
-            }
-        )
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from a state."""
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.minutes, self.steps = state["minutes"], state["steps"]
+            yield normalized(torch.stack(images))
 
 
 def hand_over(encoder: str, steps: Sequence[int], pixels: Tensor, more: Tensor, to: Path) -> Iterator[dict[str, Any]]:
-    """Hand the model over to an encoder, judge it after some numbers of steps, and save the last into a folder.
-
-    A file in the folder keeps the state before the last fall of the learning rate: a run that is repeated, with more
-    steps or after a stop, goes on from it.
-    """
-    began = time.time()
+    """Hand the model over to an encoder in each of some numbers of steps, judge it, and save it into a folder."""
     torch.set_num_threads(1)
     judged, truth = pixels[::2], torch.arange(0, len(pixels), 2)
-    course = Course(encoder, pixels[1::2], more)
-    wanted, state = answers(course.work.teacher, judged), to / f"{encoder}.pt"
-    course.resume(state)
-    passed = [last for last in steps if last - int(COOL * last) < course.steps]
-    if passed:
-        print(
-            f"{state} is at {course.steps} steps: not measured again after {passed}. Use another folder to start over."
-        )
-    ahead = sorted(last for last in steps if last - int(COOL * last) >= course.steps)
-    for last in ahead:
-        cool = int(COOL * last)
-        while course.steps < last - cool:
-            course.train(min(course.steps + KEEP, last - cool))
-            course.save(state)
-        before = course.state()
-        course.train(last, cool)
-        course.work.set_progress(1.0)
-        given = answers(course.model.eval(), judged)
+    wanted = answers(original(), judged)
+    for count in steps:
+        began, started = time.time(), time.process_time()
+        torch.manual_seed(0)
+        model = loope.attach(original(), encoder, init="own")
+        if count:
+            with torch.autocast("cpu", torch.bfloat16), plain_attention("bfloat16"):
+                loope.transfer(model, Views(pixels[1::2], more), steps=count, progress=True)
+        elif loope.report(model).keep_own:
+            loope.set_strength(model, 1.0, own=0.0)
+        minutes = (time.process_time() - started) / 60
+        given = answers(model, judged)
         yield {
             "what": "hand-over",
             "encoder": encoder,
-            "steps": last,
-            "minutes": course.minutes,
+            "steps": count,
+            "minutes": minutes,
             "top1": (given == truth).float().mean().item(),
             "agreement": (given == wanted).float().mean().item(),
             "own": (wanted == truth).float().mean().item(),
-            "settings": {"batch": BATCH, "lr": RATE, "tokens": TOKENS, "mix": course.work.mix},
+            "settings": {"batch": BATCH, "lr": LR, "depth": DEPTH},
             **provenance(began),
         }
-        if last < ahead[-1]:
-            course.restore(before)
-    if ahead:
-        course.work.finish()
-        loope.save(course.model, to / f"{MODEL}-{encoder}.safetensors")
+        if count:
+            loope.save(model, to / f"{MODEL}-{encoder}.safetensors")
 
 
 def keep(found: dict[str, Any]) -> None:
@@ -274,7 +199,7 @@ def main() -> None:
     handed = parts.add_parser("hand-over")
     handed.add_argument("encoders", nargs="+")
     handed.add_argument("--steps", nargs="+", type=int, default=STEPS)
-    handed.add_argument("--to", type=Path, default=Path("out/transfer"), help="folder of the models and their states")
+    handed.add_argument("--to", type=Path, default=Path("out/transfer"), help="folder of the models")
     arguments = parser.parse_args()
     if arguments.what == "sizes":
         for found in at_sizes():

@@ -43,7 +43,7 @@ def swap(
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="Option of the encoder. Repeatable.")
     ] = None,
     batch_size: Annotated[int, typer.Option(help="Images per step.", min=1, max=MOST_BATCH)] = 16,
-    lr: Annotated[float, typer.Option(help="Peak learning rate.")] = 5e-4,
+    lr: Annotated[float, typer.Option(help="Peak learning rate.")] = 1e-3,
     precision: Annotated[
         str, typer.Option(help="Of training: float32, bfloat16 (twice as fast on many machines), float16 on a GPU.")
     ] = "float32",

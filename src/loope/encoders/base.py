@@ -172,8 +172,11 @@ class PositionalEncoder(nn.Module):
 
     @classmethod
     def own_options(cls, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options with which an additive encoder can `fit` a table, besides those that the user gave."""
-        return {} if cls.fit is not PositionalEncoder.fit else {"project": True}
+        """Return the options for `attach(..., init="own")`, besides those that the user gave.
+
+        With them an additive encoder can `fit` a table, and others disturb a model of other positions less.
+        """
+        return {"project": True} if "embed" in cls.hooks() and cls.fit is PositionalEncoder.fit else {}
 
     def resize(self, grid: GridLike) -> PositionalEncoder:
         """Move to another grid in place, resampling learned parameters.

@@ -1,5 +1,6 @@
 """Rotary encoders along the axes and along learned directions."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -105,6 +106,11 @@ class RopeMixed(Rotary):
             points, sizes = (each.to(self.wide) for each in self._plane(positions))
             factors = self._factors(sizes)
         return self._turns(points, factors, self.frequencies[:, layer].movedim(0, -1).to(points.dtype))
+
+    @classmethod
+    def own_options(cls, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return slower frequencies, as of `RopeAxial`: a pretrained model can keep what it compares in slow pairs."""
+        return {"temperature": 100.0}
 
     def no_weight_decay(self) -> set[str]:
         return {"frequencies"} | super().no_weight_decay()

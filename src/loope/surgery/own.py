@@ -50,9 +50,10 @@ def own_start(branches: Sequence[Branch], chosen: Chosen) -> tuple[Chosen, bool]
         "`init='own'` starts from the model's own position table, which is all zeros here; load pretrained weights "
         "first, or leave init out.",
     )
-    if cls.hooks() != ("embed",) or not cls.imitates or not tables:
+    fitted = cls.hooks() == ("embed",) and cls.imitates and tables
+    if not fitted and "embed" in cls.hooks():
         return chosen, False
-    return [(name, {**cls.own_options(options), **options})], True
+    return [(name, {**cls.own_options(options), **options})], fitted
 
 
 def _has_table(branch: Branch) -> bool:

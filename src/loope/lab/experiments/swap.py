@@ -198,6 +198,7 @@ class SwapRun:
         work.set_progress(0.0)
         if self.train is not None:
             self.distributed.on_first(self._claim_folder)
+            work.prepare(next(iter(self.train.batches(0)))[0].to(self.distributed.device))
             with plain_attention(swap.precision):
                 train(
                     self.model,
