@@ -46,5 +46,5 @@ def test_a_hand_over_is_judged_on_photographs_that_it_was_not_taught(monkeypatch
     monkeypatch.setattr(transfer, "normalized", lambda images: seen.append(len(images)) or view(images))
     (found,) = transfer.hand_over("rope_axial", [4], pixels, pixels[:2], tmp_path)
     assert found["steps"] == 4
-    assert seen == [*[2] * 4, 2]  # a batch from each step, then those to judge
+    assert seen == [2, *[2] * 4, 2]  # the original is judged, then a batch for each step, then the model
     assert not loope.report(loope.load(tmp_path / "vit_tiny_patch16_224-rope_axial.safetensors")).keep_own

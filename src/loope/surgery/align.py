@@ -95,9 +95,7 @@ def _watched(attachment: Attachment) -> Iterator[dict[tuple[int, int], Moments]]
         del attachment.rotate
 
 
-def _aligned(
-    attachment: Attachment, number: int, layer: int, moments: Moments
-) -> list[tuple[Tensor, slice, Tensor]]:
+def _aligned(attachment: Attachment, number: int, layer: int, moments: Moments) -> list[tuple[Tensor, slice, Tensor]]:
     """Return the new values of the weights and biases of a block's queries and keys, with the rows they are for."""
     modules = attachment.branches[number].attentions_of(layer)
     heads, width = moments.queries.shape[:2]

@@ -191,7 +191,7 @@ def _swaps(run: Run, swaps: Mapping[str, Any]) -> str:
         + html.code(
             'model = loope.attach(model, "fourier", init="own")  # fitted to the position table; done\n\n'
             'model = loope.attach(model, "rope_mixed", init="own")  # cannot be fitted: strength 0\n'
-            f"loope.transfer(model, images, multi_label=True)  # batches without labels, here of {BATCH}"
+            f"loope.transfer(model, images, depth=1, multi_label=True)  # batches without labels, of {BATCH}"
         )
     )
 
