@@ -101,7 +101,18 @@ def progress() -> tuple[int, int]:
 
 def commands() -> str:
     """Return the command of each part."""
-    return "\n".join(["```console", *(part.command() for part in PLAN), "```"])
+    return "\n".join(["```console", *(_wrapped(part.command()) for part in PLAN), "```"])
+
+
+def _wrapped(command: str, width: int = 88) -> str:
+    """Continue a long command on further lines, each of which starts with an option."""
+    first, *options = command.split(" --")
+    lines = [first]
+    for option in options:
+        if len(f"{lines[-1]} --{option} \\") > width:
+            lines.append("   ")
+        lines[-1] += f" --{option}"
+    return " \\\n".join(lines)
 
 
 def differences() -> str:

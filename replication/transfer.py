@@ -36,7 +36,7 @@ MODEL = "vit_tiny_patch16_224"
 FILE = FOLDER / "transfer.jsonl"
 SIZES = (160, 224, 288, 384)
 FITTED = ("sincos2d", "fourier", "sinusoid", "gilbert", "loope")
-STEPS = (0, 1000, 4000)  # 1,000 is the default of `loope.transfer` and `loope swap`
+STEPS = (0, 1000)  # 1,000 is the default of `loope.transfer` and `loope swap`
 BATCH = 16
 
 
@@ -184,11 +184,12 @@ def _cell(found: dict[str, Any] | None) -> str:
 def steps_table() -> str:
     """Top-1 after a hand-over of some steps."""
     found = {(each["encoder"], each["steps"]): each for each in results() if each["what"] == "hand-over"}
+    columns = sorted({steps for _, steps in found})
     rows = [
-        (f"`{encoder}`", *(f"{100 * at['top1']:.1f}" if (at := found.get((encoder, steps))) else "" for steps in STEPS))
-        for encoder in dict.fromkeys(name for name, _ in found)
+        (f"`{name}`", *(f"{100 * at['top1']:.1f}" if (at := found.get((name, steps))) else "" for steps in columns))
+        for name in dict.fromkeys(name for name, _ in found)
     ]
-    return table(("encoder", *(f"{steps:,} steps" for steps in STEPS)), rows)
+    return table(("encoder", *(f"{steps:,} steps" for steps in columns)), rows)
 
 
 def main() -> None:

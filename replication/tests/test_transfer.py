@@ -21,8 +21,8 @@ def test_a_result_takes_the_place_of_an_earlier_one(file):
     found = {(each["encoder"], each["steps"]): each["top1"] for each in transfer.results()}
     assert found == {("none", 4000): 0.2, ("none", 1000): 0.3, ("peg", 1000): 0.4}
     lines = transfer.steps_table().splitlines()
-    assert [cell.strip() for cell in lines[2].split("|")[1:-1]] == ["`none`", "", "30.0", "20.0"]
-    assert [cell.strip() for cell in lines[3].split("|")[1:-1]] == ["`peg`", "", "40.0", ""]
+    assert [cell.strip() for cell in lines[2].split("|")[1:-1]] == ["`none`", "30.0", "20.0"]
+    assert [cell.strip() for cell in lines[3].split("|")[1:-1]] == ["`peg`", "40.0", ""]
 
 
 def test_sizes_are_shown_beside_the_own_table(file):
