@@ -29,7 +29,7 @@ from loope.lab.engine.attention import plain_attention
 from loope.lab.experiments.provenance import provenance
 from loope.lab.experiments.spec import Model
 from loope.lab.experiments.timm_models import create_timm, preparation
-from loope.surgery.transfer import DEPTH, LR
+from loope.surgery.transfer import LR
 from replication.results import FOLDER, table
 
 MODEL = "vit_tiny_patch16_224"
@@ -145,7 +145,7 @@ def hand_over(encoder: str, steps: Sequence[int], pixels: Tensor, more: Tensor, 
             "top1": (given == truth).float().mean().item(),
             "agreement": (given == wanted).float().mean().item(),
             "own": (wanted == truth).float().mean().item(),
-            "settings": {"batch": BATCH, "lr": LR, "depth": DEPTH},
+            "settings": {"batch": BATCH, "lr": LR},
             **provenance(began),
         }
         if count:

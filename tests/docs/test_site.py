@@ -83,7 +83,7 @@ def test_sessions_are_copied_without_prompts_and_output(site):
             block.locator("button").first.click()
             page.get_by_text("Copied to clipboard").wait_for()
             lines = block.inner_text().splitlines()
-            typed = [line.removeprefix(">>> ") for line in lines if line.startswith(">>> ")]
+            typed = [line[4:] for line in lines if line.startswith((">>> ", "... "))]
             assert page.evaluate("navigator.clipboard.readText()").splitlines() == typed
             assert len(typed) < len(lines)
 
