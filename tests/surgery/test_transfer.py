@@ -288,3 +288,96 @@ def test_bad_settings():
     for options in ({"steps": 0}, {"lr": -1.0}, {"fade": 0.0}, {"depth": 0.0}, {"depth": 1.5}):
         with pytest.raises(loope.LoopeError):
             loope.transfer(model, batches(model), **options)
+
+
+def test_the_depth_follows_the_disturbance(monkeypatch):
+    """The later half of the model, given the teacher's tokens, with the encoder beside the own encoding."""
+    model = loope.attach(make("ViT"), "rope_mixed", init="own", prefix="none").eval()
+    batch, half = images(model), -(-len(model.blocks) // 2)
+    work = HandOver(model)
+    tokens, kept = {}, {}
+    for strength in (0.0, 1.0):
+        loope.set_strength(model, strength)
+        hooks = [model.blocks[half].register_forward_pre_hook(lambda _, args: (kept.get("tokens", args[0]),))]
+        if not strength:
+            hooks.append(model.blocks[half - 1].register_forward_hook(lambda _, args, made: kept.update(tokens=made)))
+        hooks.append(
+            model.blocks[-1].register_forward_hook(lambda _, args, made, at=strength: tokens.update({at: made}))
+        )
+        with torch.no_grad():
+            model(batch)
+        for hook in hooks:
+            hook.remove()
+    loope.set_strength(model, 0.0)
+    first, second = (torch.nn.functional.layer_norm(each, each.shape[-1:]) for each in tokens.values())
+    expected = float((first - second).square().mean())
+    assert expected > 1e-6
+    assert work._disturbance(batch) == pytest.approx(expected, rel=1e-3)
+    assert model.loope.strengths == (0.0, 1.0)
+    for most, blocks in ((1.1 * expected, half), (0.9 * expected, None)):
+        monkeypatch.setitem(HandOver.prepare.__globals__, "align", lambda *_: False)
+        monkeypatch.setitem(HandOver.prepare.__globals__, "DISTURBED", most)
+        for depth, chosen in ((None, blocks), (0.5, half)):
+            work = HandOver(model, depth=depth)
+            work.prepare(batch)
+            assert work.blocks == chosen
+
+
+def test_shared_biases_count_for_the_disturbance():
+    model = loope.attach(make("ViT"), "alibi2d", init="own").eval()
+    assert HandOver(model)._disturbance(images(model)) > 1e-6
+
+
+@pytest.mark.parametrize("name", ["BEiT", "EVA", "BEiT, shared bias"])
+def test_all_blocks_are_trained_where_the_own_encoding_is_in_all(name):
+    model = loope.attach(make(name), "rel_pos_mlp", init="own")
+    assert HandOver(model).blocks is None
+    assert HandOver(model, depth=0.5).blocks
+
+
+def test_shares_of_the_blocks_are_rounded_up_but_not_by_float_error():
+    model = make("ViT")
+    model.blocks.extend(copy.deepcopy(model.blocks[0]) for _ in range(25 - len(model.blocks)))
+    loope.attach(model, "alibi2d", init="own")
+    assert [HandOver(model, depth=depth).blocks for depth in (7 / 25, 0.28, 0.281, 0.5)] == [7, 7, 8, 13]
+
+
+def test_nothing_to_train_in_the_first_blocks():
+    model = loope.attach(make("ViT"), "alibi2d", init="own", prefix="none").requires_grad_(False)
+    model.head.requires_grad_(True)
+    before = {name: each.clone() for name, each in model.state_dict().items()}
+    with pytest.raises(loope.LoopeError, match=r"first 1 blocks.*depth=1"):
+        loope.transfer(model, batches(model), steps=2)
+    assert all(torch.equal(each, before[name]) for name, each in model.state_dict().items())
+    loope.transfer(model, batches(model), steps=2, depth=1)
+    assert not torch.equal(model.head.weight, before["head.weight"])
+
+
+def test_own_options_are_those_that_the_encoder_takes():
+    from loope.encoders.rotary import RopeMixed
+
+    class Fixed(RopeMixed):
+        def __init__(self, dim, grid, heads, depth):
+            super().__init__(dim, grid, heads, depth, 5.0)
+
+    assert RopeMixed.own_options({}) == {"temperature": 100.0}
+    assert Fixed.own_options({}) == {}
+    loope.register_encoder("fixed_rope_of_a_test")(Fixed)
+    assert loope.report(loope.attach(make("ViT"), "fixed_rope_of_a_test", init="own")).keep_own
+
+
+def test_within_autocast_weights_are_not_those_of_the_first_step():
+    """Autocast keeps weights in half precision until it ends."""
+    model = loope.attach(make("ViT"), "rope_mixed", init="own")
+    given, losses = batches(model, 1), []
+    loss = HandOver.loss
+
+    def watch(self, images):
+        found = loss(self, images)
+        losses.append(found.item())
+        return found
+
+    with pytest.MonkeyPatch.context() as patch, torch.autocast("cpu", torch.bfloat16):
+        patch.setattr(HandOver, "loss", watch)
+        loope.transfer(model, given, steps=20, fade=0.01, lr=1e-3)
+    assert losses[-1] < 0.8 * losses[0]

@@ -1,6 +1,7 @@
 """Rotary encoders along the axes and along learned directions."""
 
 from collections.abc import Mapping
+from inspect import signature
 from typing import Any
 
 import torch
@@ -110,7 +111,7 @@ class RopeMixed(Rotary):
     @classmethod
     def own_options(cls, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return slower frequencies, as of `RopeAxial`: a pretrained model can keep what it compares in slow pairs."""
-        return {"temperature": 100.0}
+        return {"temperature": 100.0} if "temperature" in signature(cls).parameters else {}
 
     def no_weight_decay(self) -> set[str]:
         return {"frequencies"} | super().no_weight_decay()

@@ -15,16 +15,16 @@ import torch
 from torch import Tensor, nn
 
 from loope.positions import Positions
-from loope.surgery.own import evaluating, first_output
+from loope.surgery.own import evaluating
 from loope.surgery.state import Attachment
+from loope.surgery.watch import watched
 
 PROJECTIONS = ("q_proj", "k_proj"), ("query", "key")
 SMALLEST = 1e-6  # variances below this share of the largest are raised to it
-MOVED = 0.01  # largest relative change of the output by rounding, in float32; ten times as much in half precision
 
 
 class Moments(NamedTuple):
-    """Second moments over patches and images, `(heads, d, d)` float64 each.
+    """Second moments over patches and images, `(heads, d, d)` float64 each, on the CPU.
 
     Attributes:
         queries: of the queries.
@@ -37,55 +37,67 @@ class Moments(NamedTuple):
 
 @torch.no_grad()
 def align(model: nn.Module, attachment: Attachment, images: Tensor) -> bool:
-    """Change the weights of queries and keys so that the attached rotary encoders disturb the scores least.
+    """Change the weights of queries and keys so that the attached rotary encoder disturbs the scores least.
 
-    Without the encoders the model computes the same as before. Modules that do not let that happen, such as norms of
-    queries and keys, are found by their output on the images: all weights then stay as they are.
+    Without the encoder the model computes the same as before. If a module prevents this, such as a norm of queries and
+    keys, the tokens show it, and all weights stay.
 
     Args:
         model: the model.
-        attachment: with its rotary encoders.
+        attachment: with its rotary encoder.
         images: `(B, C, H, W)`, a batch to see what is compared.
 
     Returns:
         Whether the weights were changed.
     """
-    if not any(attachment.encoders_of(number, "rotate") for number in range(len(attachment.branches))):
+    rotary = [each for number in range(len(attachment.branches)) for each in attachment.encoders_of(number, "rotate")]
+    if not rotary or any(each.widens for each in rotary):  # those that widen do not rotate
         return False
-    strengths = attachment.strengths
+    strengths, before = attachment.strengths, []
     with evaluating(model):
         attachment.set_strengths(0.0, 1.0)
         try:
-            with _watched(attachment) as moments:
-                wanted = first_output(model(images)).float()
+            with _moments(attachment) as moments, watched(model) as wanted:
+                model(images)
             changed = [
                 change
                 for (number, layer), found in moments.items()
+                if all(bool(each.isfinite().all()) for each in found)
                 for change in _aligned(attachment, number, layer, found)
             ]
             before = [(parameter, parameter.clone()) for parameter, _, _ in changed]
             for parameter, rows, value in changed:
                 parameter[rows] = value.to(parameter)
-            moved = (first_output(model(images)).float() - wanted).norm() / wanted.norm()
-            if not bool(moved <= MOVED * (10 if any(each.itemsize < 4 for each, _ in before) else 1)):
-                for parameter, value in reversed(before):
-                    parameter.copy_(value)
-                return False
+            with watched(model) as given:
+                model(images)
+            if _same(given[-1], wanted[-1]):
+                before.clear()
+                return bool(changed)
         finally:
+            for parameter, value in reversed(before):
+                parameter.copy_(value)
             attachment.set_strengths(*strengths)
-    return bool(changed)
+    return False
+
+
+def _same(given: Tensor, wanted: Tensor) -> bool:
+    """Return whether tokens differ by no more than rounding."""
+    most = max(2e-5, torch.finfo(wanted.dtype).eps)  # in ViT-Tiny rounding makes 1e-6 in float32
+    return bool((given.float() - wanted.float()).norm() <= most * wanted.float().norm())
 
 
 @contextmanager
-def _watched(attachment: Attachment) -> Iterator[dict[tuple[int, int], Moments]]:
+def _moments(attachment: Attachment) -> Iterator[dict[tuple[int, int], Moments]]:
     """Collect the moments of the queries and keys of each block, by the numbers of branch and block."""
     seen: dict[tuple[int, int], Moments] = {}
     rotate = attachment.rotate
 
     def watch(number: int, q: Tensor, k: Tensor, positions: Any, layer: int) -> tuple[Tensor, Tensor]:
-        queries, keys = q.double(), k.double() - k.double().mean(-2, keepdim=True)
+        queries, keys = q.float(), k.float() - k.float().mean(-2, keepdim=True)
         count = q.shape[0] * q.shape[2]
-        seen[number, layer] = Moments(*(torch.einsum("bhnc,bhnd->hcd", each, each) / count for each in (queries, keys)))
+        seen[number, layer] = Moments(
+            *(torch.einsum("bhnc,bhnd->hcd", each, each).cpu().double() / count for each in (queries, keys))
+        )
         return rotate(number, q, k, positions, layer)
 
     attachment.rotate = watch  # type: ignore[method-assign]
@@ -102,11 +114,11 @@ def _aligned(attachment: Attachment, number: int, layer: int, moments: Moments) 
     found = _projections(modules[0], heads * width) if len(modules) == 1 else []
     if not found or not all(parameter.requires_grad for part in found for parameter, _ in part):
         return []  # what was frozen stays
-    frame = _stillest(attachment, number, layer, heads, width).to(moments.queries)
+    frame = _stillest(attachment, number, layer, heads, width)
     made = []
     for matrices, parts in zip(_bases(moments, frame), found, strict=True):
         for parameter, rows in parts:
-            old = parameter[rows].double().view(heads, width, -1)
+            old = parameter[rows].cpu().double().view(heads, width, -1)
             made.append((parameter, rows, (matrices.mT @ old).view(parameter[rows].shape)))
     return made
 
@@ -115,34 +127,35 @@ def _bases(moments: Moments, frame: Tensor) -> tuple[Tensor, Tensor]:
     """Return the matrices `(heads, d, d)` that queries and keys are multiplied with from the right.
 
     The scores' parts are uncorrelated in the new channels: their variance falls from the first column of `frame` to
-    the last, and queries and keys have the same.
+    the last, and queries and keys have the same share of it.
     """
     left, right = _root(moments.queries), _root(moments.keys)
     u, sizes, v = torch.linalg.svd(left.mT @ right)
     queries, keys = torch.linalg.solve(left.mT, u), torch.linalg.solve(right.mT, v.mT)
-    scale = sizes.clamp(min=SMALLEST * sizes[:, :1].max()).sqrt()[:, None]
+    scale = sizes.sqrt()[:, None]
     return queries * scale @ frame.mT, keys * scale @ frame.mT
 
 
 def _root(moment: Tensor) -> Tensor:
     """Return L with L L' = the moment."""
     values, vectors = torch.linalg.eigh(moment)
-    root: Tensor = vectors * values.clamp(min=SMALLEST * values[:, -1:]).sqrt()[:, None]
+    least = SMALLEST * values[:, -1:]
+    least = torch.where(least > 0, least, 1.0)  # of a head that is all zeros
+    root: Tensor = vectors * values.clamp(min=least).sqrt()[:, None]
     return root
 
 
 def _stillest(attachment: Attachment, number: int, layer: int, heads: int, width: int) -> Tensor:
-    """Return directions that the encoders turn least over the grid first, in the columns of `(heads, d, d)`.
+    """Return directions as the columns of `(heads, d, d)` float64, from the one that the encoder turns least.
 
     With the rotation of each patch, and M their mean, q' M' M k is the mean score of q and k over pairs of patches.
     """
     branch = attachment.branches[number]
     grid = attachment.host.adapter.window(branch.blocks[layer]) or branch.grid
-    turned = torch.eye(width, device=next(branch.patch_embed.parameters()).device)
-    turned = turned[:, None, None].expand(width, heads, grid.size, width)
-    for encoder in attachment.encoders_of(number, "rotate"):
-        turned, _ = encoder.rotate(turned, turned, Positions((grid,)), layer)
-    mean = turned[..., :width].double().mean(2).transpose(0, 1)  # rows: the mean of each unit vector over patches
+    unit = torch.eye(width, device=next(branch.patch_embed.parameters()).device)
+    unit = unit[:, None, None].expand(width, heads, grid.size, width)
+    turned, _ = attachment.encoders_of(number, "rotate")[0].rotate(unit, unit, Positions((grid,)), layer)
+    mean = turned.cpu().double().mean(2).transpose(0, 1)  # rows: the mean of each unit vector over patches
     directions: Tensor = torch.linalg.eigh(mean @ mean.mT)[1]
     return directions.flip(-1)
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -16,13 +14,12 @@ from torch.nn import functional as F
 from loope.core.errors import LoopeError, require, shown
 from loope.core.grid import as_positive, as_size
 from loope.surgery.adapters.base import adapter_for
-from loope.surgery.adapters.branch import Branch
 from loope.surgery.align import align
 from loope.surgery.attach import detach
 from loope.surgery.batches import images_of, repeated
 from loope.surgery.find import sole_attachment
-from loope.surgery.hooks import tokens_of
 from loope.surgery.own import evaluating, first_output
+from loope.surgery.watch import watched
 
 # Only the first half of the blocks is trained, on its tokens: it finds the positions again, and the rest, which reads
 # them there, keeps what it knows. In a minute of one core (`alibi2d` in ViT-Tiny), answers came to agree on 49, 63, 70
@@ -31,7 +28,8 @@ DEPTH = 0.5
 # Where the encoder disturbs the other half more than this, all blocks are trained: the mean squared error of normalized
 # tokens after the last block. In ViT-Tiny rotary encoders have 0.3 to 0.5, in the new basis 0.02; `lookhere` has 0.55.
 DISTURBED = 0.2
-# Tokens after every block are compared, each brought to mean 0 and variance 1, and weigh this much beside the answers.
+# Tokens after every trained block are compared, each brought to mean 0 and variance 1. Beside the answers, where these
+# are compared too, they weigh this much.
 TOKENS = 36.0
 WARMUP = 0.05  # share of the steps in which the learning rate rises
 BETA2 = 0.95  # of AdamW
@@ -67,7 +65,8 @@ class HandOver:
         model: a model attached with `init="own"`.
         fade: the share of the steps after which the own encoding is out.
         depth: the share of the blocks that are trained, from the first on. 1 trains everything, on the answers too.
-            None is half of them, or all if the encoder disturbs the others, see `prepare`.
+            None is half of them, or all if the encoder disturbs the others, or if the model's own encoding is in them
+            too, such as rotations or a bias. What comes before the blocks is trained as well.
         freeze_backbone: train the encoder only, in all blocks. The teacher then shares the backbone's weights;
             otherwise it is a copy.
         teacher: another model to agree with, with the same outputs.
@@ -100,8 +99,12 @@ class HandOver:
         require(fade <= 1, f"`fade` must be a share of the steps, above 0 and at most 1, got {fade!r}.")
         self.chooses, depth = depth is None, DEPTH if depth is None else as_positive(depth, "depth")
         require(depth <= 1, f"`depth` must be a share of the blocks, above 0 and at most 1, got {depth!r}.")
-        blocks = sum(len(branch.blocks) for branch in self.attachment.branches)
-        self.blocks = None if depth == 1 or freeze_backbone else math.ceil(depth * blocks)  # None: all
+        branches = self.attachment.branches
+        if self.chooses and any(slot.value is not None for branch in branches for slot in branch.own):
+            depth = 1  # its own encoding is in the later blocks, too
+        blocks = math.ceil(round(depth * sum(len(branch.blocks) for branch in branches), 6))
+        self.freeze_backbone = freeze_backbone
+        self.blocks = None if depth == 1 or freeze_backbone else blocks  # None: all
         self.fades = self.attachment.spec["keep_own"]
         require(
             self.fades or float(self.attachment.strengths[0]) > 0,
@@ -125,11 +128,11 @@ class HandOver:
         """
         if not self.own_teacher:
             self.agreement([images])
-        if not self.fades or self.blocks is None:
+        if not self.fades or self.freeze_backbone:
             return
         with torch.autocast(images.device.type, enabled=False):
             align(self.model, self.attachment, images)
-            if self.chooses and not self._disturbance(images) <= DISTURBED:
+            if self.chooses and self.blocks is not None and not self._disturbance(images) <= DISTURBED:
                 self.blocks = None
 
     @torch.no_grad()
@@ -151,9 +154,9 @@ class HandOver:
         ]
         try:
             self.attachment.set_strengths(0.0, 1.0)
-            with evaluating(self.model), _watched(self.model) as ours:
+            with evaluating(self.model), watched(self.model) as ours:
                 self.model(images)
-            with evaluating(self.teacher), _watched(self.teacher) as theirs:
+            with evaluating(self.teacher), watched(self.teacher) as theirs:
                 self.teacher(images)
         finally:
             for hook in hooks:
@@ -174,9 +177,9 @@ class HandOver:
         trained, plus the Kullback-Leibler divergence of the answers, if the model has classes.
         """
         given = wanted = None
-        with _watched(self.model, self.blocks) as ours:
+        with watched(self.model, self.blocks) as ours:
             given = first_output(self.model(images))
-        with torch.no_grad(), evaluating(self.teacher), _watched(self.teacher, self.blocks) as theirs:
+        with torch.no_grad(), evaluating(self.teacher), watched(self.teacher, self.blocks) as theirs:
             wanted = first_output(self.teacher(images))
         _check_fit(ours, theirs, given, wanted)
         total = torch.zeros((), device=images.device)
@@ -192,9 +195,9 @@ class HandOver:
         same = count = cosine = tokens = 0.0
         for batch in batches:
             images = images_of(batch)
-            with evaluating(self.teacher), _watched(self.teacher) as theirs:
+            with evaluating(self.teacher), watched(self.teacher) as theirs:
                 wanted = first_output(self.teacher(images))
-            with evaluating(self.model), _watched(self.model) as ours:
+            with evaluating(self.model), watched(self.model) as ours:
                 given = first_output(self.model(images))
             _check_fit(ours, theirs, given, wanted)
             if self.multi_label:
@@ -241,14 +244,14 @@ def transfer(
         lr: largest learning rate, of AdamW with warmup and cosine decay.
         fade: the share of the steps after which the own encoding is out.
         depth: the share of the blocks that are trained, from the first on. 1 trains everything, on the logits too. By
-            default half of them, or all if the encoder disturbs the others.
+            default half of them; all if the encoder disturbs the others, or if the own encoding is in them too.
         freeze_backbone: train the encoder only, in all blocks.
         teacher: another model to agree with; by default the model as it is, with its own encoding.
         multi_label: the logits are independent, yes above 0, instead of classes of which one is right.
         progress: show a progress bar.
 
     Returns:
-        The agreement with the teacher on the last batches, before they were trained on for the last time.
+        The agreement with the teacher on the last batch.
 
     Examples:
         >>> import loope, timm
@@ -290,8 +293,14 @@ def transfer(
                 group["lr"] = lr * rate(step, steps)
             if step == 0:
                 _fitting(work.prepare, images_of(batch))
+                torch.clear_autocast_cache()
             work.set_progress((step + 1) / steps)
             loss = _fitting(work.loss, images_of(batch))
+            require(
+                loss.requires_grad,
+                f"Nothing can be trained in the first {work.blocks} blocks, on whose tokens it would learn: unfreeze "
+                "parameters there, use checkpointing that is not reentrant, or pass depth=1.",
+            )
             optimizer.zero_grad()
             torch.autograd.backward(loss)
             norm = nn.utils.clip_grad_norm_(work.trained, CLIP)
@@ -301,6 +310,7 @@ def transfer(
                 "model is as it was. Check the images for NaN, or try a smaller lr.",
             )
             optimizer.step()
+            torch.clear_autocast_cache()  # within autocast, weights of the first step would be used in all
             last = batch
         result = work.agreement([last])
         require(
@@ -391,31 +401,3 @@ def _own_teacher(model: nn.Module, shared: bool) -> nn.Module:
     for each, wanted in trainable:  # `detach` restores what `freeze_backbone` froze, in the shared weights too
         each.requires_grad_(wanted)
     return twin.eval()
-
-
-class _EnoughError(Exception):
-    """Ends a forward pass."""
-
-
-@contextmanager
-def _watched(model: nn.Module, most: int | None = None) -> Iterator[list[Tensor]]:
-    """Collect the tokens after each block of every branch in one forward pass, which ends after `most` blocks."""
-    seen: list[Tensor] = []
-
-    def watch(branch: Branch, module: nn.Module, args: Any, made: Any) -> None:
-        seen.append(tokens_of(branch, made))
-        if len(seen) == most:
-            raise _EnoughError
-
-    hooks = [
-        block.register_forward_hook(partial(watch, branch))
-        for branch in adapter_for(model).branches()
-        for block in branch.blocks
-    ]
-    try:
-        yield seen
-    except _EnoughError:
-        pass
-    finally:
-        for hook in hooks:
-            hook.remove()
