@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from statistics import fmean
 from typing import NamedTuple
 
-from replication import again, refined
+from replication import again, refined, transfer
 from replication.ceilings import BOUND, WANTED, ceiling
 from replication.evidence import ENOUGH, OWN_SIZE, Evidence
 from replication.power import paired_interval, welch_interval
@@ -75,6 +75,26 @@ def other_resolution(found: Evidence) -> Advice:
         f'{names(kept)} with `init="own"`, which scales coordinates: '
         f"no measurable loss from {sizes[0]} to {sizes[-1]} px",
         "Without training, against the own table resampled as timm does.",
+    )
+
+
+def handed_over(found: Evidence) -> Advice:
+    """Encoders that cannot be fitted, in a pretrained model."""
+    question = "A rotary, bias or conditional encoder in a pretrained model"
+    top1 = {
+        name: each.handed_over
+        for name, each in found.encoders.items()
+        if each.handed_over is not None and each.what.kind in UNFITTED
+    }
+    if not top1 or found.own_at_once is None:
+        return Advice(question, UNKNOWN)
+    steps = sorted({count for count, _ in top1.values()})
+    first, *more = sorted(top1, key=lambda name: -top1[name][1])
+    shown = ", ".join(f"`{name}` {top1[name][1]:.1f}" for name in (first, *more))
+    return Advice(
+        question,
+        f"`loope.transfer`, without labels: of {found.own_at_once:.1f} % top-1, `{first}` keeps {top1[first][1]:.1f}",
+        f"After {' or '.join(f'{count:,}' for count in steps)} steps of {transfer.BATCH} images: {shown}.",
     )
 
 
@@ -187,6 +207,7 @@ def _so_far(found: Evidence) -> str:
 RULES: tuple[Callable[[Evidence], Advice], ...] = (
     pretrained,
     other_resolution,
+    handed_over,
     fine_tuned,
     from_scratch,
     other_grids,
@@ -194,7 +215,7 @@ RULES: tuple[Callable[[Evidence], Advice], ...] = (
     loope,
 )
 IN_README = 4  # the first of these that are known
-FIRST = (other_resolution, fine_tuned, from_scratch, export, other_grids, pretrained)
+FIRST = (other_resolution, handed_over, fine_tuned, from_scratch, export, other_grids, pretrained)
 
 
 def advise(found: Evidence) -> list[Advice]:

@@ -61,7 +61,7 @@ def summary() -> str:
     own = NOT_RUN if found.own_at_once is None else f"{found.own_at_once:.1f}"
     heads = (
         *("encoder", "Three-Cell 7x7, %", "lowest on 5x5, 10x10, 14x14, not trained there, %"),
-        f"top-1 of a pretrained model, encoder alone, before training, % (500 photographs; own table {own})",
+        f"top-1 of a pretrained model, encoder alone, before and after a hand-over, % (own table {own})",
         "time of a training step (own table 1)",
     )
     return f"{lines}\n\n{table(heads, rows)}" if rows else lines

@@ -54,6 +54,16 @@ def test_what_keeps_a_pretrained_model_is_what_loses_nothing(found):
     assert guide.pretrained(found._replace(sizes={})).answer == guide.UNKNOWN
 
 
+def test_hand_overs_are_told_by_what_is_kept(found):
+    kept = {"rope_axial": (500, 75.0), "none": (500, 60.0), "peg": (1000, 76.5), "gilbert": (500, 79.0)}
+    made = {name: each._replace(handed_over=kept.get(name)) for name, each in found.encoders.items()}
+    advice = guide.handed_over(found._replace(encoders=made, own_at_once=80.4))
+    assert advice.answer.endswith("of 80.4 % top-1, `peg` keeps 76.5")  # `gilbert` is fitted, `none` no encoding
+    assert advice.because == "After 500 or 1,000 steps of 16 images: `peg` 76.5, `rope_axial` 75.0."
+    none = {name: each._replace(handed_over=None) for name, each in found.encoders.items()}
+    assert guide.handed_over(found._replace(encoders=none)).answer == guide.UNKNOWN
+
+
 def test_fine_tuned_models_are_compared_with_the_own_table(found):
     assert guide.fine_tuned(found._replace(own_pets={})).answer == guide.UNKNOWN
     top1 = {"gilbert": [91.0, 92.0, 96.0], "loope": [80.0, 81.0, 85.0], "peg": [95.0, 95.0]}  # the last has few seeds
