@@ -5,7 +5,7 @@
 ViT-Tiny, from LOOPE_WEIGHTS; every fourth of 1,000 ImageNet photographs from LOOPE_DATA/imagenet-samples: hand-overs
 were taught on others. Models after transfer are read from LOOPE_WEIGHTS, if they are there:
 
-    python -m replication.transfer hand-over rope_mixed none --steps 1000 --to $LOOPE_WEIGHTS
+    python -m replication.transfer hand-over rope_mixed none --steps 500 --to $LOOPE_WEIGHTS
 """
 
 from __future__ import annotations

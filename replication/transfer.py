@@ -1,7 +1,7 @@
 """How much of a pretrained model survives a swap: encoders fitted to its own table, and hand-overs of some steps.
 
     python -m replication.transfer sizes
-    python -m replication.transfer hand-over rope_axial rope_mixed --steps 0 1000
+    python -m replication.transfer hand-over rope_axial rope_mixed --steps 0 500
 
 ViT-Tiny, from LOOPE_WEIGHTS; 1,000 ImageNet photographs, one a class, from LOOPE_DATA/imagenet-samples. A hand-over is
 taught on every other one of them and on all photographs of Pets, half of a batch from each, without labels, and judged
@@ -36,7 +36,7 @@ MODEL = "vit_tiny_patch16_224"
 FILE = FOLDER / "transfer.jsonl"
 SIZES = (160, 224, 288, 384)
 FITTED = ("sincos2d", "fourier", "sinusoid", "gilbert", "loope")
-STEPS = (0, 1000)  # 1,000 is the default of `loope.transfer` and `loope swap`
+STEPS = (0, 500)  # half of the default of `loope.transfer` and `loope swap`
 BATCH = 16
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterable
+from itertools import count
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -38,7 +39,6 @@ CLIP = 1.0  # largest norm of the gradient
 # own encoding out after 50, 25 and 5 % of them, answers came to agree on 30, 39 and 43 % (`rope_axial` in ViT-Tiny).
 FADE = 0.05
 LR = 1e-3  # in a minute (`alibi2d`) 70 %; 5e-4: 68 %, 2e-3: 62 %
-
 
 T = TypeVar("T")
 
@@ -138,11 +138,10 @@ class HandOver:
     @torch.no_grad()
     def _disturbance(self, images: Tensor) -> float:
         """Return how far the tokens of the last block move if the encoder acts in the blocks that are not trained."""
-        ahead = [False] * (self.blocks or 0)  # blocks that the encoder does not act in
+        entered = count()
 
         def enter(*_: Any) -> None:
-            if ahead:
-                ahead.pop()
+            if next(entered) < (self.blocks or 0):
                 return
             self.attachment.set_strengths(1.0, 1.0)
             for place in self.attachment.host.places:
@@ -192,7 +191,7 @@ class HandOver:
     @torch.no_grad()
     def agreement(self, batches: Iterable[Any]) -> Agreement:
         """Return how much the model agrees with its teacher, over batches of images."""
-        same = count = cosine = tokens = 0.0
+        same = seen = cosine = tokens = 0.0
         for batch in batches:
             images = images_of(batch)
             with evaluating(self.teacher), watched(self.teacher) as theirs:
@@ -204,11 +203,11 @@ class HandOver:
                 same += float(((wanted > 0) == (given > 0)).flatten(1).float().mean(-1).sum())
             else:
                 same += float((wanted.flatten(1).argmax(-1) == given.flatten(1).argmax(-1)).sum())
-            count += len(images)
+            seen += len(images)
             alike = F.cosine_similarity(ours[-1].float(), theirs[-1].float(), dim=-1)
             cosine, tokens = cosine + float(alike.sum()), tokens + alike.numel()
-        require(count > 0, "There are no images to compare the answers on.")
-        return Agreement(same / count, cosine / tokens)
+        require(seen > 0, "There are no images to compare the answers on.")
+        return Agreement(same / seen, cosine / tokens)
 
     def finish(self) -> None:
         """Set the model's own encoding aside for good; the encoder acts alone."""
