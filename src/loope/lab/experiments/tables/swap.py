@@ -2,7 +2,8 @@
 
 Each encoder is fitted to the model's own table (`attach(..., init="own")`), or handed over by `loope swap`. Asks the
 paper's question where a new encoder does not break the model: does refinement by the image beat its static start?
-Cost: on one core 4 minutes a run in bfloat16, and as much to hand a model over. `RoPE mixed` needs the file of a hand-over:
+Cost: on one core 4 minutes a run in bfloat16, and as much to hand a model over. `RoPE mixed` needs the file of a
+hand-over:
 
     python -m replication.transfer hand-over rope_mixed --steps 500 --to WEIGHTS
     LOOPE_WEIGHTS=WEIGHTS loope run swap --preset laptop --seeds 0,1,2
