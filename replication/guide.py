@@ -54,7 +54,7 @@ def pretrained(found: Evidence) -> Advice:
     alone = [
         each.at_once for each in found.encoders.values() if each.at_once is not None and each.what.kind in UNFITTED
     ]
-    rest = f" Rotary, bias and conditional encoders cannot be fitted: alone they keep at most {max(alone):.0f} %."
+    rest = f" Rotary, bias and conditional encoders cannot be fitted: untrained they keep at most {max(alone):.0f} %."
     return Advice(
         question,
         f'{names(kept)} with `init="own"` lose nothing that can be measured',

@@ -52,7 +52,7 @@ def swap(
     ] = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Swap the position encoding of a pretrained model: attach an encoder, and train the model to answer as before.
+    """Swap the position encoding of a pretrained model: attach an encoder, and train to reproduce the original tokens.
 
     A tenth of the images is held out to compare the answers. Rerun the same command to resume.
 

@@ -89,7 +89,7 @@ SET_ASIDE = (
     "if the model is pretrained: near chance until fine-tuned, for its weights expect the encoding that was set aside; "
     "fine-tune it, or attach with init='own', which keeps what it knows"
 )
-FITTED = "fitted to the model's own table: close to the original, and closer after loope.transfer or fine-tuning"
+FITTED = "fitted to the model's own table: close to the original; fine-tune as usual"
 POORLY_FITTED = (
     "the model's own table could not be imitated well: much of what the model knew is lost until loope.transfer or "
     "fine-tuning; another encoder may fit better, or the model is not pretrained"

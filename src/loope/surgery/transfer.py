@@ -35,8 +35,8 @@ TOKENS = 36.0
 WARMUP = 0.05  # share of the steps in which the learning rate rises
 BETA2 = 0.95  # of AdamW
 CLIP = 1.0  # largest norm of the gradient
-# A quick fade is better: a slow one spends its steps on a model that is neither. In the same three minutes, with the
-# own encoding out after 50, 25 and 5 % of them, answers came to agree on 30, 39 and 43 % (`rope_axial` in ViT-Tiny).
+# A quick fade is better: a slow one spends its steps on a model that is neither. When all blocks were trained, with the
+# own encoding out after 50, 25 and 5 % of three minutes, answers agreed on 30, 39 and 43 % (`rope_axial` in ViT-Tiny).
 FADE = 0.05
 LR = 1e-3  # in a minute (`alibi2d`) 70 %; 5e-4: 68 %, 2e-3: 62 %
 
@@ -56,7 +56,7 @@ class Agreement(NamedTuple):
 
 
 class HandOver:
-    """A model and the teacher it learns to agree with: itself, with its own encoding.
+    """A model and its teacher, by default a copy with its own encoding.
 
     While the share of steps done grows from 0 to `fade`, the own encoding goes out and the encoder comes in. An encoder
     that was fitted to the model's own table acts from the start; it only learns to agree better.
@@ -231,13 +231,13 @@ def transfer(
 ) -> Agreement:
     """Hand a model over from its own position encoding to the attached one, on images without labels.
 
-    The model was attached with `init="own"`. By degrees its own encoding goes out and the new one comes in, while the
-    first half of its blocks learns to agree with what they were: with the tokens of the original. For a rotary encoder,
-    queries and keys first change their basis, which alone changes nothing, so that the encoder disturbs them least. The
-    model ends in eval mode, with the encoder alone. If anything goes wrong on the way, it is as it was before.
+    The model was attached with `init="own"`. Its own encoding fades out and the attached one fades in, while the patch
+    embedding and the first half of the blocks learn to reproduce the original tokens. For a rotary encoder, the basis
+    of queries and keys first changes so that rotations disturb them least, which alone changes no output. The model
+    ends in eval mode, with the encoder alone. If anything goes wrong on the way, it is as it was before.
 
     Args:
-        model: an attached model, on the device of its choice; trained in place.
+        model: an attached model, on any device; trained in place.
         images: batches `(B, C, H, W)`, or tuples that start with one; repeated from the start as often as needed.
         steps: number of batches to train on.
         lr: largest learning rate, of AdamW with warmup and cosine decay.
