@@ -64,7 +64,7 @@ def swap_encoders(text: str, runs: str, smoke: bool) -> None:
         began = time.process_time()
         model = attach(copy.deepcopy(original), name, init="own")
         if steps:
-            # Half of two blocks is too little: 84 % in 14 seconds with the default depth, 97 % in 33 with both.
+            # Half of two blocks is too little: 84 % in 14 seconds with the default depth, 96 to 97 % in 33 with both.
             transfer(model, _images(probe), steps=steps, lr=LR, depth=1, multi_label=True)
         seconds = time.process_time() - began
         found["swaps"][name] = {"steps": steps, "processor_seconds": seconds, "naive": naive, "swapped": score(model)}
